@@ -1,0 +1,188 @@
+//! What may happen to a cluster, and what comes of it. `apply` takes an [`Input`] and answers [`Effects`] or a [`Refusal`].
+use crate::model::amounts::Limit;
+use crate::model::decision::Decision;
+use crate::model::ids::{JobId, NodeId};
+use crate::model::job::{Job, JobSpec, Owner};
+use crate::model::machine::Machine;
+use crate::model::report::Report;
+use crate::model::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// One thing that happened, or that somebody wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    Submit {
+        spec: Arc<JobSpec>,
+        owner: Owner,
+    },
+    Cancel {
+        job: JobId,
+        by: String,
+    },
+    /// A pending job is not looked at until it is released.
+    Hold {
+        job: JobId,
+        by: String,
+    },
+    Release {
+        job: JobId,
+        by: String,
+    },
+    /// End the live attempt with its grace and run again, with seniority.
+    Requeue {
+        job: JobId,
+        by: String,
+    },
+    /// Creates and changes queues; queues that are not named stay as they are.
+    Queues {
+        queues: Vec<QueueSpec>,
+        by: String,
+    },
+    /// Leaves, spines and pools of nodes by name; nodes need not have registered yet.
+    Fabric {
+        placements: BTreeMap<String, NodePlacement>,
+        by: String,
+    },
+    Setting {
+        name: String,
+        value: String,
+        by: String,
+    },
+    /// An agent joins, or comes back with another machine or boot id.
+    Register(Box<NodeSpec>),
+    /// Its agent was heard: the lease is renewed. Not an event; stored nowhere.
+    Heard {
+        node: NodeId,
+    },
+    /// Nothing new starts there; its gangs are asked to save and move.
+    Drain {
+        node: NodeId,
+        by: String,
+    },
+    /// Nothing new starts there; what runs goes on.
+    Cordon {
+        node: NodeId,
+        by: String,
+    },
+    /// Ends drain, cordon and quarantine.
+    Uncordon {
+        node: NodeId,
+        by: String,
+    },
+    /// Takes the node out. `fenced`: a person or a power controller vouches that its ranks are over.
+    Quarantine {
+        node: NodeId,
+        cause: String,
+        fenced: bool,
+    },
+    /// The node is known to be lost at once: its ranks are over (simulator; power controller).
+    NodeLost {
+        node: NodeId,
+        cause: String,
+    },
+    /// The node is trusted again without probation.
+    Recover {
+        node: NodeId,
+        by: String,
+    },
+    Report {
+        node: NodeId,
+        report: Report,
+    },
+    /// Time passes: deadlines, leases and limits are looked at.
+    Tick,
+    /// What the scheduler chose.
+    Decided(Box<Decision>),
+    /// A new leader, or this one after a restart: agent leases count as renewed now.
+    NewTerm,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSpec {
+    pub path: String,
+    pub weight: Option<u32>,
+    pub guarantee: Option<Limit>,
+    pub limit: Option<Limit>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NodePlacement {
+    pub leaf: Option<String>,
+    pub spine: Option<String>,
+    pub pool: Option<String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSpec {
+    pub name: String,
+    pub machine: Arc<Machine>,
+    pub placement: NodePlacement,
+    /// Where ranks on other nodes reach it.
+    pub address: String,
+    pub boot_id: String,
+}
+
+/// Something worth telling: the audit trail of one object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    pub at: Time,
+    /// `submitted`, `started`, `preempted`, `fenced`, …: stable words for scripts.
+    pub kind: String,
+    pub job: Option<JobId>,
+    pub node: Option<NodeId>,
+    /// One sentence with the numbers.
+    pub text: String,
+}
+
+/// What `apply` changed. The shell stores `dirty` and `events` in one transaction before anybody is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Effects {
+    pub events: Vec<Event>,
+    /// Set by `Submit`.
+    pub submitted: Option<JobId>,
+    /// Set by `Register`.
+    pub registered: Option<NodeId>,
+    /// Jobs that reached a terminal state and left memory.
+    pub finished: Vec<Arc<Job>>,
+    pub dirty: Dirty,
+}
+
+/// Which records differ from what is stored. A named object that is no longer in the cluster is to be deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Dirty {
+    pub jobs: BTreeSet<JobId>,
+    pub nodes: BTreeSet<NodeId>,
+    pub claims: BTreeSet<JobId>,
+    pub queues: BTreeSet<String>,
+    /// The set of reservations, the fabric, the policy, the counters.
+    pub reservations: bool,
+    pub globals: bool,
+}
+
+/// Why an input was refused. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum Refusal {
+    #[error("there is no job {job}; `ganger jobs --all` lists those that ended")]
+    NoSuchJob { job: JobId },
+    #[error("job {job} is {state}: {why}")]
+    WrongState { job: JobId, state: String, why: String },
+    #[error("queue {queue:?} does not exist; `ganger queues` lists them, `ganger queues apply FILE` creates one")]
+    NoSuchQueue { queue: String },
+    #[error("cannot accept job {name:?}: {field}: {why}")]
+    BadSpec { name: String, field: String, why: String },
+    #[error("cannot change queue {queue:?}: {why}")]
+    BadQueue { queue: String, why: String },
+    #[error("cannot register node {node:?}: {why}")]
+    BadNode { node: String, why: String },
+    #[error("cannot change the setting: {0}")]
+    BadSetting(String),
+    /// The cluster moved on, or the decision breaks a rule: it is dropped whole and made again.
+    #[error("the decision was dropped: {why}")]
+    StaleDecision { why: String },
+}

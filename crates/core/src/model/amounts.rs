@@ -1,0 +1,215 @@
+//! Amounts of what a cluster has, as integers in base units: GPUs, logical CPUs, bytes, bits per second.
+//!
+//! CPUs are counted whole: a worker is pinned to logical CPUs that nobody else may use, so a thousandth of one would be
+//! a unit that nothing can hand out.
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
+
+/// What a worker, a gang or a queue holds or asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Resources {
+    pub gpus: u64,
+    pub cpus: u64,
+    pub memory_bytes: u64,
+}
+
+impl Resources {
+    pub const ZERO: Resources = Resources { gpus: 0, cpus: 0, memory_bytes: 0 };
+
+    pub fn plus(self, other: Resources) -> Resources {
+        Resources {
+            gpus: self.gpus.saturating_add(other.gpus),
+            cpus: self.cpus.saturating_add(other.cpus),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+        }
+    }
+
+    /// What is left after `other` is taken away, or `None` if that would be below zero anywhere.
+    pub fn minus(self, other: Resources) -> Option<Resources> {
+        Some(Resources {
+            gpus: self.gpus.checked_sub(other.gpus)?,
+            cpus: self.cpus.checked_sub(other.cpus)?,
+            memory_bytes: self.memory_bytes.checked_sub(other.memory_bytes)?,
+        })
+    }
+
+    pub fn times(self, n: u64) -> Resources {
+        Resources {
+            gpus: self.gpus.saturating_mul(n),
+            cpus: self.cpus.saturating_mul(n),
+            memory_bytes: self.memory_bytes.saturating_mul(n),
+        }
+    }
+}
+
+/// An upper bound per resource; `None` means none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+}
+
+impl Limit {
+    /// The first resource of `amount` that is over this limit: its name, the amount and the limit.
+    pub fn exceeded_by(&self, amount: Resources) -> Option<(&'static str, u64, u64)> {
+        let over = |name, limit: Option<u64>, value| limit.filter(|l| value > *l).map(|l| (name, value, l));
+        over("gpus", self.gpus, amount.gpus)
+            .or_else(|| over("cpus", self.cpus, amount.cpus))
+            .or_else(|| over("memory_bytes", self.memory_bytes, amount.memory_bytes))
+    }
+}
+
+/// An amount that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("cannot read {text:?} as {what}: {why}; write it like {example}")]
+pub struct AmountError {
+    pub text: String,
+    pub what: &'static str,
+    pub why: &'static str,
+    pub example: &'static str,
+}
+
+/// Reads `120GiB`, `512MiB`, `80GB`, `1TiB`, or a bare number of bytes.
+pub fn parse_bytes(text: &str) -> Result<u64, AmountError> {
+    let units = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("PiB", 1 << 50),
+        ("kB", 1_000),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("PB", 1_000_000_000_000_000),
+        ("B", 1),
+        ("", 1),
+    ];
+    parse_scaled(text, "an amount of memory", "120GiB", &units)
+}
+
+/// Reads a bandwidth into bits per second: `50Gbps`, `3.2Tbps`, `20GB/s`.
+pub fn parse_bandwidth(text: &str) -> Result<u64, AmountError> {
+    let units = [
+        ("Tbps", 1_000_000_000_000),
+        ("Gbps", 1_000_000_000),
+        ("Mbps", 1_000_000),
+        ("TB/s", 8_000_000_000_000),
+        ("GB/s", 8_000_000_000),
+        ("MB/s", 8_000_000),
+        ("bps", 1),
+    ];
+    parse_scaled(text, "a bandwidth", "50Gbps or 20GB/s", &units)
+}
+
+/// Reads a decimal number with one of `units` behind it, exactly, without floats.
+fn parse_scaled(
+    text: &str,
+    what: &'static str,
+    example: &'static str,
+    units: &[(&str, u64)],
+) -> Result<u64, AmountError> {
+    let fail = |why| AmountError { text: text.to_string(), what, why, example };
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, unit) = (&trimmed[..split], trimmed[split..].trim());
+    let scale = units.iter().find(|(name, _)| *name == unit).ok_or_else(|| fail("the unit is unknown"))?.1;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || fraction.len() > 6 {
+        return Err(fail("a number with at most six decimals is expected before the unit"));
+    }
+    let whole: u64 = whole.parse().map_err(|_| fail("the number is not one that fits"))?;
+    let mut total = whole.checked_mul(scale).ok_or_else(|| fail("it is too large"))?;
+    if !fraction.is_empty() {
+        let digits: u64 = fraction.parse().map_err(|_| fail("the decimals are not digits"))?;
+        let part = u128::from(digits) * u128::from(scale) / 10u128.pow(fraction.len() as u32);
+        total = total.checked_add(part as u64).ok_or_else(|| fail("it is too large"))?;
+    }
+    Ok(total)
+}
+
+/// Reads `gpu:16,cpu:400,memory:2TiB`, the form of limits and guarantees in scenario files.
+pub fn parse_limit(text: &str) -> Result<Limit, AmountError> {
+    let example = "gpu:16,cpu:400,memory:2TiB";
+    let fail = |why| AmountError { text: text.to_string(), what: "a list of amounts", why, example };
+    let mut limit = Limit::default();
+    for part in text.split(',') {
+        let (name, value) = part.split_once(':').ok_or_else(|| fail("a part has no colon"))?;
+        let count = || value.trim().parse::<u64>().map_err(|_| fail("a count is not a whole number"));
+        match name.trim() {
+            "gpu" | "gpus" => limit.gpus = Some(count()?),
+            "cpu" | "cpus" => limit.cpus = Some(count()?),
+            "memory" => limit.memory_bytes = Some(parse_bytes(value)?),
+            _ => return Err(fail("a resource is not one of gpu, cpu, memory")),
+        }
+    }
+    Ok(limit)
+}
+
+/// Bytes as people write them, in binary units: `120GiB`, `1.5TiB`.
+#[derive(Debug, Clone, Copy)]
+pub struct HumanBytes(pub u64);
+
+impl fmt::Display for HumanBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        for (unit, shift) in units {
+            let size = 1u64 << shift;
+            if self.0 >= size {
+                let tenths = (u128::from(self.0) * 10 / u128::from(size)) as u64;
+                return match tenths % 10 {
+                    0 => write!(f, "{}{unit}", tenths / 10),
+                    d => write!(f, "{}.{d}{unit}", tenths / 10),
+                };
+            }
+        }
+        write!(f, "{}B", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_bandwidths_read_exactly() {
+        assert_eq!(parse_bytes("120GiB").unwrap(), 120 << 30);
+        assert_eq!(parse_bytes("1.5TiB").unwrap(), 3 << 39);
+        assert_eq!(parse_bytes("80GB").unwrap(), 80_000_000_000);
+        assert_eq!(parse_bytes("0").unwrap(), 0);
+        assert_eq!(parse_bandwidth("3.2Tbps").unwrap(), 3_200_000_000_000);
+        assert_eq!(parse_bandwidth("20GB/s").unwrap(), 160_000_000_000);
+    }
+
+    #[test]
+    fn nonsense_amounts_are_refused_with_an_example() {
+        for text in ["", "GiB", "-5GiB", "1.2.3GiB", "5 apples", "99999999999999PiB", "1e9"] {
+            let error = parse_bytes(text).unwrap_err().to_string();
+            assert!(error.contains("write it like 120GiB"), "{text}: {error}");
+        }
+        assert!(parse_limit("gpu:-1").is_err());
+        assert!(parse_limit("tpu:1").unwrap_err().to_string().contains("not one of gpu, cpu, memory"));
+    }
+
+    #[test]
+    fn limits_name_the_first_resource_over() {
+        let limit = parse_limit("gpu:16,memory:2TiB").unwrap();
+        let asks = Resources { gpus: 17, cpus: 9_999, memory_bytes: 0 };
+        assert_eq!(limit.exceeded_by(asks), Some(("gpus", 17, 16)));
+        assert_eq!(limit.exceeded_by(Resources { gpus: 16, ..asks }), None);
+    }
+
+    #[test]
+    fn bytes_print_in_binary_units() {
+        assert_eq!(HumanBytes(120 << 30).to_string(), "120GiB");
+        assert_eq!(HumanBytes(3 << 39).to_string(), "1.5TiB");
+        assert_eq!(HumanBytes(512).to_string(), "512B");
+    }
+}

@@ -1,0 +1,67 @@
+//! The whole state that decisions are made from. Cheap to clone: nodes and jobs are shared until they change.
+use super::decision::{Blocker, Claim, Reservation};
+use super::fabric::Fabric;
+use super::ids::{JobId, NodeId};
+use super::job::{Job, Priority};
+use super::node::Node;
+use super::policy::Policy;
+use super::queue::Queue;
+use super::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Rises with every leader; agents refuse lower ones.
+    pub term: u64,
+    /// Rises with every change; a decision is applied only to the version that it was made for, or to one that differs
+    /// from it in nothing that the decision touches.
+    pub version: u64,
+    /// The last moment that was applied. Never goes backwards.
+    pub now: Time,
+    pub next_job: u64,
+    pub policy: Policy,
+    pub fabric: Fabric,
+    pub nodes: Vec<Arc<Node>>,
+    pub node_names: BTreeMap<String, NodeId>,
+    pub queues: BTreeMap<String, Queue>,
+    /// Jobs that are not in a terminal state.
+    pub jobs: BTreeMap<JobId, Arc<Job>>,
+    /// By claimant.
+    pub claims: BTreeMap<JobId, Claim>,
+    /// By job.
+    pub reservations: BTreeMap<JobId, Reservation>,
+    /// What the last decision said about each job that it left waiting.
+    pub blocked: BTreeMap<JobId, Blocker>,
+}
+
+impl Cluster {
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    pub fn node_named(&self, name: &str) -> Option<&Node> {
+        self.node_names.get(name).map(|id| self.node(*id))
+    }
+
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(&id).map(Arc::as_ref)
+    }
+
+    /// The newest live job of this name.
+    pub fn job_named(&self, name: &str) -> Option<&Job> {
+        self.jobs.values().rev().find(|job| job.spec.name == name).map(Arc::as_ref)
+    }
+
+    /// The class by which a job is ordered: its own, raised by waiting up to the ceiling. Never a right to evict.
+    pub fn effective_class(&self, job: &Job, now: Time) -> Priority {
+        let steps = match self.policy.aging_step.0 {
+            0 => 0,
+            step => now.since(job.submitted_at).0 / step,
+        };
+        let own = job.spec.priority as u64;
+        let floor = (self.policy.aging_ceiling as u64).min(own);
+        Priority::ALL[own.saturating_sub(steps).max(floor) as usize]
+    }
+}

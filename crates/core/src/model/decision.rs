@@ -1,0 +1,213 @@
+//! What `decide` returns: steps to take as one whole, reservations, and one typed reason for every job looked at.
+use super::ids::{AttemptNo, JobId, NodeId};
+use super::job::{Level, Place, Priority, StopWhy};
+use super::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Devices being freed that are promised to one claimant (or to all jobs of its group, each with its own claim).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub claimant: JobId,
+    /// Where each worker will be, in rank order.
+    pub places: Vec<Place>,
+    /// Whose stop frees it.
+    pub victims: Vec<(JobId, AttemptNo)>,
+    pub made_at: Time,
+    pub deadline: Time,
+    /// GPU-milliseconds of work that the victims lose.
+    pub lost_gpu_ms: u64,
+}
+
+/// A future start promised to a gang.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    pub job: JobId,
+    pub start: Time,
+    pub places: Vec<Place>,
+    /// Set when the start rests on an assumed end: some holder states no time limit.
+    pub conditional: bool,
+}
+
+/// One step of a decision. Steps of one decision are applied together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// End the live attempt of `job`.
+    Stop { job: JobId, attempt: AttemptNo, why: StopWhy },
+    /// Promise what the victims free.
+    Claim(Claim),
+    /// Give up a claim, because its claimant starts elsewhere or can no longer use it.
+    Unclaim { claimant: JobId, why: String },
+    /// Start a new attempt on these places, in rank order.
+    Start { job: JobId, attempt: AttemptNo, places: Vec<Place> },
+}
+
+/// The short codes that scripts read; each maps to Slurm's name where one exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+pub enum Reason {
+    Resources,
+    Topology,
+    NodeFilter,
+    Health,
+    Priority,
+    QueueLimit,
+    Budget,
+    Dependency,
+    BeginTime,
+    Window,
+    Held,
+    Backoff,
+    Yielding,
+    Unsatisfiable,
+}
+
+impl Reason {
+    /// The name that Slurm's users know.
+    pub fn slurm(self) -> &'static str {
+        match self {
+            Reason::Resources | Reason::Topology => "Resources",
+            Reason::NodeFilter | Reason::Unsatisfiable => "BadConstraints",
+            Reason::Health => "ReqNodeNotAvail",
+            Reason::Priority | Reason::Yielding => "Priority",
+            Reason::QueueLimit => "AssocGrpGRES",
+            Reason::Budget => "AssocGrpGRESMinutes",
+            Reason::Dependency => "Dependency",
+            Reason::BeginTime | Reason::Backoff => "BeginTime",
+            Reason::Window => "Reservation",
+            Reason::Held => "JobHeldUser",
+        }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// Why a job does not run, with the numbers of the moment. Turned into words only when someone asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason")]
+pub enum Blocker {
+    Held {
+        by: String,
+    },
+    Dependency {
+        on: JobId,
+    },
+    BeginTime {
+        at: Time,
+    },
+    Backoff {
+        until: Time,
+    },
+    /// Other jobs of its group are not submitted yet, or are themselves blocked.
+    Group {
+        name: String,
+        present: u32,
+        size: u32,
+    },
+    QueueLimit {
+        queue: String,
+        resource: String,
+        used: u64,
+        asks: u64,
+        limit: u64,
+    },
+    /// Not even an empty healthy cluster holds it.
+    Unsatisfiable {
+        text: String,
+    },
+    /// Only nodes that do not accept work now could hold it.
+    Health {
+        workers: u32,
+        placeable: u32,
+        out: u32,
+    },
+    /// No node passes the filters of model, memory, labels, pool.
+    NodeFilter {
+        workers: u32,
+        rejected: u32,
+    },
+    Resources {
+        workers: u32,
+        placeable: u32,
+        needs_gpus: u64,
+        free_gpus: u64,
+        short: String,
+    },
+    /// The cluster has room, but no single domain of the required level.
+    Topology {
+        workers: u32,
+        level: Level,
+        best: u32,
+        placeable: u32,
+        domain: String,
+    },
+    /// There is room, but it is promised to a job that goes first.
+    Priority {
+        ahead: JobId,
+        class: Priority,
+    },
+    /// Victims are leaving.
+    Yielding {
+        victims: u32,
+        deadline: Time,
+    },
+    /// The work units of this decision were used up before its turn.
+    NotReached,
+}
+
+impl Blocker {
+    pub fn reason(&self) -> Reason {
+        match self {
+            Blocker::Held { .. } => Reason::Held,
+            Blocker::Dependency { .. } => Reason::Dependency,
+            Blocker::BeginTime { .. } => Reason::BeginTime,
+            Blocker::Backoff { .. } => Reason::Backoff,
+            Blocker::Group { .. } => Reason::Dependency,
+            Blocker::QueueLimit { .. } => Reason::QueueLimit,
+            Blocker::Unsatisfiable { .. } => Reason::Unsatisfiable,
+            Blocker::Health { .. } => Reason::Health,
+            Blocker::NodeFilter { .. } => Reason::NodeFilter,
+            Blocker::Resources { .. } => Reason::Resources,
+            Blocker::Topology { .. } => Reason::Topology,
+            Blocker::Priority { .. } | Blocker::NotReached => Reason::Priority,
+            Blocker::Yielding { .. } => Reason::Yielding,
+        }
+    }
+}
+
+/// The result of one `decide`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Decision {
+    pub at: Time,
+    /// [`crate::model::Cluster::version`] that it was made for.
+    pub based_on: u64,
+    pub steps: Vec<Step>,
+    /// The whole set; it replaces the one before.
+    pub reservations: Vec<Reservation>,
+    pub blocked: BTreeMap<JobId, Blocker>,
+    /// Placement trials and node looks: what the budget counts.
+    pub work: u64,
+}
+
+impl Decision {
+    /// Nodes on which some step changes something, each once.
+    pub fn touched_nodes(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = self
+            .steps
+            .iter()
+            .flat_map(|step| match step {
+                Step::Claim(claim) => claim.places.as_slice(),
+                Step::Start { places, .. } => places.as_slice(),
+                _ => &[],
+            })
+            .map(|place| place.node)
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+}

@@ -1,0 +1,25 @@
+//! What the cluster is made of: ids, amounts, machines, nodes, queues, jobs, and what a decision looks like.
+//!
+//! Plain data with the few questions that data can answer about itself. Nothing here chooses anything.
+pub mod amounts;
+pub mod cluster;
+pub mod cpuset;
+pub mod decision;
+pub mod fabric;
+pub mod ids;
+pub mod job;
+pub mod machine;
+pub mod node;
+pub mod policy;
+pub mod queue;
+pub mod report;
+pub mod time;
+pub mod wire;
+
+pub use amounts::Resources;
+pub use cluster::Cluster;
+pub use ids::{AttemptNo, JobId, LeafId, NodeId, Rank, SpineId};
+pub use job::{Attempt, Job, JobSpec, Priority};
+pub use node::Node;
+pub use policy::Policy;
+pub use time::{Span, Time};

@@ -1,0 +1,134 @@
+//! Nodes: a machine, its place in the fabric, its health, and who holds what on it.
+use super::amounts::Resources;
+use super::cpuset::CpuSet;
+use super::ids::{JobId, LeafId, NodeId};
+use super::machine::Machine;
+use super::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The life of a node's trust: ready → suspect → fenced → quarantined → probation → ready, or dead until a person acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthState {
+    Ready,
+    /// Silent, but its lease may still run: no new work, running work goes on.
+    Suspect,
+    /// Its ranks are known to be over: they may run elsewhere.
+    Fenced,
+    /// Taken out until `until` or until a person says otherwise.
+    Quarantined,
+    /// Back with P3 work only until `until`.
+    Probation,
+    Dead,
+}
+
+impl fmt::Display for HealthState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HealthState::Ready => "ready",
+            HealthState::Suspect => "suspect",
+            HealthState::Fenced => "fenced",
+            HealthState::Quarantined => "quarantined",
+            HealthState::Probation => "probation",
+            HealthState::Dead => "dead",
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    pub state: HealthState,
+    pub since: Time,
+    /// In words, with the evidence.
+    pub cause: String,
+    /// When the state ends by itself.
+    pub until: Option<Time>,
+}
+
+/// Each GPU is in exactly one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Device {
+    Free,
+    /// Free now, promised to this job.
+    Claimed(JobId),
+    Used(JobId),
+    /// Its owner is being stopped; then it goes to the claimant, if there is one.
+    Draining {
+        owner: JobId,
+        claimant: Option<JobId>,
+    },
+    /// Health has taken it out; an owner may still have to leave.
+    Sick {
+        owner: Option<JobId>,
+    },
+}
+
+impl Device {
+    pub fn owner(self) -> Option<JobId> {
+        match self {
+            Device::Used(owner) | Device::Draining { owner, .. } | Device::Sick { owner: Some(owner) } => Some(owner),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    pub id: NodeId,
+    pub name: String,
+    pub machine: Arc<Machine>,
+    pub leaf: LeafId,
+    pub pool: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    /// Where ranks reach this node, such as `10.0.0.7`.
+    pub address: String,
+    pub health: Health,
+    pub cordoned: bool,
+    /// Set while work is moved away: who asked.
+    pub draining: Option<String>,
+    /// When the server last heard from its agent. Never stored: after a restart it is the start of the server.
+    pub last_heard: Time,
+    /// Its agent said that it stops: nothing new starts here until it is back.
+    pub boot_id: String,
+    /// Rises with each change of the node's orders; agents ignore lower ones.
+    pub generation: u64,
+    /// One per GPU of the machine.
+    pub devices: Vec<Device>,
+    pub cpus_used: CpuSet,
+    /// By socket of the machine.
+    pub memory_used: Vec<u64>,
+    /// Recent refusals to start something.
+    pub refusals: Vec<Time>,
+    pub cooldown_until: Time,
+    /// Recent returns after silence.
+    pub flaps: Vec<Time>,
+}
+
+impl Node {
+    /// Whether new work of class P3 (`probation` allowed) or above may be placed here at `now`.
+    pub fn accepts(&self, yields: bool, now: Time) -> bool {
+        let healthy = match self.health.state {
+            HealthState::Ready => true,
+            HealthState::Probation => yields,
+            _ => false,
+        };
+        healthy && !self.cordoned && self.draining.is_none() && self.cooldown_until <= now
+    }
+
+    /// The devices for which `wanted` holds, as a mask.
+    pub fn mask(&self, wanted: impl Fn(Device) -> bool) -> u64 {
+        self.devices.iter().enumerate().fold(0, |mask, (i, d)| mask | (u64::from(wanted(*d)) << i))
+    }
+
+    pub fn capacity(&self) -> Resources {
+        Resources {
+            gpus: self.machine.gpus().len() as u64,
+            cpus: self.machine.total_cpus().into(),
+            memory_bytes: self.machine.total_memory_bytes(),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Settings of the scheduler, by the names that `set` and the cluster file use.
+use super::job::Priority;
+use super::time::Span;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Waiting this long raises a job's order by one class.
+    pub aging_step: Span,
+    /// No waiting raises a job above this class.
+    pub aging_ceiling: Priority,
+    /// This class and those above it may evict.
+    pub preempt_from: Priority,
+    /// An agent's right to run job workers after it was last heard.
+    pub lease: Span,
+    /// So many refusals in `cooldown_window` cool a node down; twice as many quarantine it.
+    pub cooldown_refusals: u32,
+    pub cooldown: Span,
+    pub cooldown_window: Span,
+    /// So many returns after silence within `flap_window` quarantine a node.
+    pub flap_limit: u32,
+    pub flap_window: Span,
+    pub quarantine: Span,
+    pub probation: Span,
+    /// A node that has not prepared by then is charged with a refusal.
+    pub prepare_deadline: Span,
+    pub go_deadline: Span,
+    /// A stop that is not confirmed so long after its grace fences the node.
+    pub stop_margin: Span,
+    /// First pause after a failed run; doubles with each.
+    pub backoff: Span,
+    /// What a job without a time limit is taken to run, for planning only.
+    pub assumed_time: Span,
+    /// How many blocked jobs get a reservation in one decision.
+    pub reservations: u32,
+    /// A claim whose victims are not gone by then ends.
+    pub claim_margin: Span,
+    /// Bound on the placement trials of one decision.
+    pub budget: u64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            aging_step: Span::hours(6),
+            aging_ceiling: Priority::P1,
+            preempt_from: Priority::P1,
+            lease: Span::seconds(60),
+            cooldown_refusals: 2,
+            cooldown: Span::minutes(5),
+            cooldown_window: Span::minutes(10),
+            flap_limit: 3,
+            flap_window: Span::hours(1),
+            quarantine: Span::hours(1),
+            probation: Span::minutes(10),
+            prepare_deadline: Span::seconds(60),
+            go_deadline: Span::seconds(60),
+            stop_margin: Span::seconds(60),
+            backoff: Span::seconds(5),
+            assumed_time: Span::hours(24),
+            reservations: 8,
+            claim_margin: Span::minutes(5),
+            budget: 1_000_000,
+        }
+    }
+}
+
+/// A setting that does not exist or a value that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PolicyError {
+    #[error("there is no setting {name:?}; known settings: {known}")]
+    Unknown { name: String, known: String },
+    #[error("cannot set {name} to {value:?}: {why}")]
+    Value { name: String, value: String, why: String },
+}
+
+type Setter = fn(&mut Policy, &str) -> Result<(), String>;
+
+const SETTINGS: &[(&str, Setter)] = &[
+    ("aging.step", |p, v| set_span(&mut p.aging_step, v)),
+    ("aging.ceiling", |p, v| set_class(&mut p.aging_ceiling, v)),
+    ("preempt.from", |p, v| set_class(&mut p.preempt_from, v)),
+    ("lease", |p, v| set_span(&mut p.lease, v)),
+    ("cooldown.refusals", |p, v| set_count(&mut p.cooldown_refusals, v)),
+    ("cooldown", |p, v| set_span(&mut p.cooldown, v)),
+    ("cooldown.window", |p, v| set_span(&mut p.cooldown_window, v)),
+    ("flap.limit", |p, v| set_count(&mut p.flap_limit, v)),
+    ("flap.window", |p, v| set_span(&mut p.flap_window, v)),
+    ("quarantine", |p, v| set_span(&mut p.quarantine, v)),
+    ("probation", |p, v| set_span(&mut p.probation, v)),
+    ("prepare.deadline", |p, v| set_span(&mut p.prepare_deadline, v)),
+    ("go.deadline", |p, v| set_span(&mut p.go_deadline, v)),
+    ("stop.margin", |p, v| set_span(&mut p.stop_margin, v)),
+    ("backoff", |p, v| set_span(&mut p.backoff, v)),
+    ("assumed.time", |p, v| set_span(&mut p.assumed_time, v)),
+    ("reservations", |p, v| set_count(&mut p.reservations, v)),
+];
+
+impl Policy {
+    /// Changes one setting by its name.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), PolicyError> {
+        let Some((_, setter)) = SETTINGS.iter().find(|(known, _)| *known == name) else {
+            let known = SETTINGS.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+            return Err(PolicyError::Unknown { name: name.to_string(), known });
+        };
+        setter(self, value).map_err(|why| PolicyError::Value { name: name.to_string(), value: value.to_string(), why })
+    }
+}
+
+fn set_span(field: &mut Span, value: &str) -> Result<(), String> {
+    *field = Span::parse(value).map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+fn set_class(field: &mut Priority, value: &str) -> Result<(), String> {
+    *field = Priority::parse(value).ok_or("a class is one of P0, P1, P2, P3")?;
+    Ok(())
+}
+
+fn set_count(field: &mut u32, value: &str) -> Result<(), String> {
+    *field = value.parse().map_err(|_| "a whole number is expected")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_found_by_name_and_refused_with_the_reason() {
+        let mut policy = Policy::default();
+        policy.set("aging.step", "24h").unwrap();
+        assert_eq!(policy.aging_step, Span::hours(24));
+        assert!(policy.set("aging", "1h").unwrap_err().to_string().contains("known settings: aging.step"));
+        assert!(policy.set("preempt.from", "P9").unwrap_err().to_string().contains("P0, P1, P2, P3"));
+    }
+}

@@ -1,0 +1,38 @@
+//! Queues: the tenant tree. A queue's place in the tree is its path, such as `research/nlp` under `research`.
+use super::amounts::{Limit, Resources};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    pub path: String,
+    pub weight: u32,
+    pub guarantee: Limit,
+    pub limit: Limit,
+    /// Held by live attempts of jobs in this queue and below it.
+    pub used: Resources,
+}
+
+impl Queue {
+    pub fn new(path: &str) -> Queue {
+        Queue {
+            path: path.to_string(),
+            weight: 1,
+            guarantee: Limit::default(),
+            limit: Limit::default(),
+            used: Resources::ZERO,
+        }
+    }
+}
+
+/// The queue itself and all above it, from the leaf to the top: `a/b/c`, `a/b`, `a`.
+pub fn ancestry(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |p| p.rsplit_once('/').map(|(parent, _)| parent))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ancestry_climbs_to_the_top() {
+        assert_eq!(super::ancestry("a/b/c").collect::<Vec<_>>(), ["a/b/c", "a/b", "a"]);
+    }
+}

@@ -1,0 +1,156 @@
+//! The agents' protocol: HTTP + JSON, the agent dials out and long-polls `POST /v1/agent/sync`.
+//!
+//! The answer is the node's whole desired set. Absence is never a stop order: a stop is an explicit order with its
+//! attempt; what runs and is not named is reported as a stray, keeps its devices and waits.
+use crate::model::cpuset::CpuSet;
+use crate::model::ids::{AttemptNo, JobId, Rank};
+use crate::model::job::{CheckpointPolicy, Owner, RunSpec};
+use crate::model::machine::Machine;
+use crate::model::report::Report;
+use crate::model::time::{Span, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// `POST /v1/agent/register`, once per agent start and whenever the machine changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterRequest {
+    pub node: String,
+    pub machine: Arc<Machine>,
+    pub address: String,
+    pub boot_id: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// Leaf switch, where the agent's configuration names one.
+    #[serde(default)]
+    pub leaf: Option<String>,
+    pub version: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterReply {
+    pub term: u64,
+    pub lease_ms: u64,
+}
+
+/// `POST /v1/agent/sync`. Answered at once if the node's generation is not `generation_seen`, else when it changes or
+/// after `wait_ms` at the latest. Each request renews the node's lease: the server counts from receipt, the agent from
+/// sending.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SyncRequest {
+    pub node: String,
+    pub boot_id: String,
+    pub term_seen: u64,
+    pub generation_seen: u64,
+    /// Oldest first. Kept on the agent's disk and sent again until acknowledged.
+    pub reports: Vec<NumberedReport>,
+    pub wait_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberedReport {
+    /// Rises by one with each report of this node, over restarts of its agent.
+    pub number: u64,
+    pub report: Report,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncReply {
+    /// Lower than one seen before: from a deposed leader, to be ignored.
+    pub term: u64,
+    pub generation: u64,
+    pub lease_ms: u64,
+    /// All reports up to this number are committed.
+    pub acknowledged: u64,
+    /// Sorted by job, attempt, rank.
+    pub orders: Vec<Order>,
+    /// Byte streams that somebody waits for. Each is named once.
+    #[serde(default)]
+    pub streams: Vec<StreamAsk>,
+}
+
+/// A byte stream that a user asked for. The agent dials `POST /v1/agent/streams/{id}` with `Upgrade: ganger-stream`
+/// and the server joins that connection to the user's. Frames on it are those of the keeper protocol for `Exec` and
+/// `Attach`, plain log bytes for `Log`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamAsk {
+    pub id: u64,
+    pub job: JobId,
+    pub attempt: AttemptNo,
+    pub rank: Rank,
+    pub kind: StreamKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamKind {
+    /// The rank's log from `from_byte` on; with `follow` until the worker has ended and all is sent.
+    Log { from_byte: u64, follow: bool },
+    /// One more command in the rank's environment.
+    Exec { command: Vec<String>, pty: bool },
+    /// The rank's own terminal.
+    Attach,
+}
+
+/// What one worker is to do. Complete: the agent chooses nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    pub job: JobId,
+    pub attempt: AttemptNo,
+    pub rank: Rank,
+    pub action: Action,
+    pub launch: Arc<Launch>,
+    pub devices: Devices,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Make ready, start nothing: check directories and devices, find a port, then report `Prepared` or refuse.
+    Prepare,
+    /// Start it. The rendezvous is the address and prepared port of rank 0.
+    Go { rendezvous_address: String, rendezvous_port: u16 },
+    /// Ask it to save and leave; end what is left at `deadline`. Without grace: end it at once.
+    Stop { grace: bool, deadline: Time, why: String },
+}
+
+/// What all workers of one attempt share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    pub name: String,
+    pub queue: String,
+    pub owner: Owner,
+    pub run: RunSpec,
+    pub checkpoint: CheckpointPolicy,
+    /// Path of the checkpoint to resume from.
+    pub resume_from: Option<String>,
+    pub time_limit: Option<Span>,
+    pub submitted_at: Time,
+    /// All workers in rank order: their node's name and address, and how many GPUs each has.
+    pub ranks: Vec<RankSite>,
+    pub leased: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankSite {
+    pub node: String,
+    pub address: String,
+    pub gpus: u32,
+    /// Rank among the workers of the same node.
+    pub local_rank: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Devices {
+    /// Indices into the registered machine's GPUs.
+    pub gpus: Vec<u8>,
+    pub cpus: CpuSet,
+    /// By socket index.
+    pub memory: Vec<(u8, u64)>,
+    /// Indices into the machine's NICs.
+    pub nics: Vec<u8>,
+}

@@ -1,0 +1,290 @@
+//! The API that users and tools read: `snake_case`, amounts in base units with the unit in the name, times RFC 3339.
+//!
+//! Routes (all under `/v1`, JSON, `Authorization: Bearer …` on TCP; on the Unix socket peer credentials name the user):
+//!
+//! | route | answers |
+//! |---|---|
+//! | `POST jobs` ([`super::job::JobFile`]; `?dry_run=true`) | [`JobDetail`], 201; dry run: [`Why`] |
+//! | `GET jobs` (`?all=true&state=&queue=&user=`) | `[JobView]` |
+//! | `GET jobs/{job}` · `GET jobs/{job}/why` | [`JobDetail`] · [`Why`] |
+//! | `GET jobs/{job}/wait?timeout_ms=` | [`JobDetail`] when it has ended, or as it is after the time-out |
+//! | `POST jobs/{job}/cancel`, `hold`, `release`, `requeue` | [`JobDetail`] |
+//! | `GET jobs/{job}/logs?rank=&attempt=&follow=&from_byte=` | the log's bytes, streamed |
+//! | `POST jobs/{job}/exec?rank=` ([`ExecRequest`], `Upgrade: ganger-stream`) · `POST jobs/{job}/attach` | a two-way stream |
+//! | `POST jobs/{job}/checkpoints` ([`CheckpointAnnounce`]) | `{}` |
+//! | `GET nodes`, `GET nodes/{node}` | `[NodeView]`, [`NodeView`] |
+//! | `POST nodes/{node}/drain`, `cordon`, `uncordon`, `recover`, `quarantine` ([`QuarantineRequest`]) | [`NodeView`] |
+//! | `GET queues` · `POST queues` ([`super::cluster::QueuesFile`]) | `[QueueView]` |
+//! | `POST cluster` ([`super::cluster::ClusterFile`]) | `{}` |
+//! | `GET events?job=&node=&since=&follow=` | `[EventView]`; with `follow` newline-delimited JSON, streamed |
+//! | `GET tokens`, `POST tokens` ([`TokenRequest`]), `DELETE tokens/{name}` | tokens; the secret is shown once |
+//! | `GET snapshot` · `GET status` · `GET /openapi.json` · `GET /healthz` | [`Snapshot`] · [`Status`] · … |
+//!
+//! `{job}` is an id or a name (of the newest job of that name); `{node}` is a name. Errors are [`ApiError`].
+use crate::model::amounts::{Limit, Resources};
+use crate::model::cluster::Cluster;
+use crate::model::decision::{Decision, Reason};
+use crate::model::job::{JobState, Priority};
+use crate::model::node::HealthState;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// Any refusal. `code` is a stable word; `message` says what was attempted, on which field or object, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ApiError {
+    pub code: String,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+/// One line of `ganger jobs`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobView {
+    pub id: u64,
+    pub name: String,
+    pub user: String,
+    pub queue: String,
+    pub priority: Priority,
+    pub state: JobState,
+    pub state_since: String,
+    pub workers: u32,
+    pub gpus: u64,
+    /// Names of the nodes of the live attempt, in rank order.
+    pub nodes: Vec<String>,
+    pub attempt: u32,
+    pub evictions: u32,
+    pub submitted_at: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ended_at: Option<String>,
+    /// Only while pending.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<Reason>,
+    /// Why it waits, or why it ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exit_code: Option<i32>,
+}
+
+/// `ganger show`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobDetail {
+    #[serde(flatten)]
+    pub view: JobView,
+    pub resources_per_worker: Resources,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub time_limit_ms: Option<u64>,
+    pub preemptible: bool,
+    pub command: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub checkpoint: Option<CheckpointView>,
+    pub ranks: Vec<RankView>,
+    pub failures: u32,
+    pub gpu_seconds: u64,
+    pub events: Vec<EventView>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CheckpointView {
+    pub step: u64,
+    pub path: String,
+    pub attempt: u32,
+    pub at: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RankView {
+    pub rank: u32,
+    pub node: String,
+    pub gpus: Vec<u8>,
+    pub cpus: String,
+    pub nics: Vec<String>,
+    /// `assigned`, `prepared`, `running`, `ended`.
+    pub phase: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exit: Option<String>,
+}
+
+/// `ganger why`: every gate with numbers that add up to all nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Why {
+    pub id: u64,
+    pub name: String,
+    pub state: JobState,
+    pub since: String,
+    /// The short code; none if the job runs or has ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<Reason>,
+    /// The same reason under the name that Slurm's users know.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub slurm_reason: Option<String>,
+    /// One sentence.
+    pub summary: String,
+    /// Place in the order of service, from 1, and who is ahead.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub position: Option<u32>,
+    pub ahead: Vec<String>,
+    /// Every gate in the order of evaluation, passed or failed.
+    pub gates: Vec<Gate>,
+    /// Nodes by what speaks against them; the counts add up to all nodes.
+    pub nodes: Vec<NodeCount>,
+    pub nodes_total: u32,
+    /// The promised or estimated start, and on what it is conditional.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub estimate: Option<Estimate>,
+    /// Whether it may evict, what that would cost, and why it did not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub preemption: Option<String>,
+    /// Changes, each tried out, that would start it now.
+    pub would_start_now: Vec<String>,
+    /// Whether an empty healthy cluster would hold it.
+    pub satisfiable: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Gate {
+    pub gate: String,
+    pub passed: bool,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeCount {
+    pub nodes: u32,
+    pub because: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Estimate {
+    pub start: String,
+    pub conditional_on: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeView {
+    pub name: String,
+    pub profile: String,
+    pub gpu_model: String,
+    pub leaf: String,
+    pub spine: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pool: Option<String>,
+    pub address: String,
+    pub health: HealthState,
+    pub health_since: String,
+    pub health_cause: String,
+    /// `ready`, or what keeps work away: `cordoned`, `draining`, `cooling down`, a health state.
+    pub state: String,
+    pub capacity: Resources,
+    pub used: Resources,
+    /// One letter per GPU: `.` free, `C` claimed, `U` used, `D` draining, `X` sick.
+    pub devices: String,
+    /// By GPU index: the job that owns it.
+    pub owners: BTreeMap<u8, u64>,
+    pub last_heard: String,
+    pub jobs: Vec<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QueueView {
+    pub name: String,
+    pub weight: u32,
+    pub guarantee: Limit,
+    pub limit: Limit,
+    pub used: Resources,
+    pub pending_jobs: u32,
+    pub running_jobs: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventView {
+    pub number: u64,
+    pub at: String,
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub job: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub node: Option<String>,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecRequest {
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub pty: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointAnnounce {
+    pub attempt: u32,
+    pub step: u64,
+    pub path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuarantineRequest {
+    pub cause: String,
+    /// You vouch that no process of Ganger runs there any more.
+    #[serde(default)]
+    pub fenced: bool,
+}
+
+/// What a token may do. `member`: own jobs. `agent`: the agents' routes only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Admin,
+    Member,
+    Agent,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRequest {
+    pub name: String,
+    pub role: Role,
+    /// Jobs run as this user of the nodes.
+    pub user: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenView {
+    pub name: String,
+    pub role: Role,
+    pub user: String,
+    pub created_at: String,
+    /// Only in the answer to its creation; the server keeps a hash.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub secret: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    pub version: String,
+    pub term: u64,
+    pub now: String,
+    pub nodes: u32,
+    pub nodes_ready: u32,
+    pub gpus: u64,
+    pub gpus_used: u64,
+    pub jobs_pending: u32,
+    pub jobs_running: u32,
+    pub last_decision_us: u64,
+    pub decisions: u64,
+}
+
+/// One decision with the state that it was made from: `ganger sim decide FILE` makes it again, offline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub cluster: Cluster,
+    pub now: crate::model::time::Time,
+    pub decision: Option<Decision>,
+}
