@@ -157,7 +157,8 @@ fn derived(profile: &str, why: &str, custom: Custom) -> Result<Machine, Broken> 
 // and 4 GPUs of 186 GB; 2 GPUs and 2 of the 4 ConnectX-7 (400 Gb/s) belong to each Grace; 2 BlueField-3 serve storage and
 // management. The NVLink domain has 72 GPUs in 18 trays.
 fn gb200_nvl72() -> Result<Machine, Broken> {
-    let cites = "data/topology/README.md; CPUs, memory, NIC sockets and roles: NVIDIA GB200 NVL72 description";
+    let cites =
+        "data/topology/README.md; CPUs and memory: NVIDIA GB200 NVL72 description; NIC sockets and roles are assumed";
     let mut hardware = Hardware::of_model("gb200-nvl72", "GB200", captured("gb200-tray-container", cites))?;
     hardware.network_bandwidth_bps = 400 * GBPS;
     hardware.pcie_bandwidth_bps = PCIE_GEN5_X16_BPS;

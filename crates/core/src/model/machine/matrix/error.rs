@@ -28,6 +28,8 @@ pub enum MatrixError {
         "line {line}: row {row} has {found} at its own column or X elsewhere (column {column}); a column has slipped"
     )]
     Diagonal { line: usize, row: String, column: String, found: String },
+    #[error("line {line}: row {row}: {link} to {column}: only GPUs have NVLink; a column has slipped")]
+    NvLinkToNic { line: usize, row: String, column: String, link: String },
     #[error(
         "line {line}: {row} to {column} is {there} but line {other_line} says {back} for the way back; the matrix must be symmetric"
     )]
