@@ -3,7 +3,8 @@
 
 use ganger_core::model::cpuset::CpuListError;
 use ganger_core::model::machine::matrix::{Doubt, Hardware, Link, Matrix, MatrixError};
-use ganger_core::model::machine::{Machine, NicRole, Source};
+use ganger_core::model::machine::{Machine, MachineError, NicRole, Source};
+use proptest::prelude::*;
 
 macro_rules! sample {
     ($name:literal) => {
@@ -275,6 +276,14 @@ fn affinity_that_cannot_be_told_apart_is_refused() {
 }
 
 #[test]
+fn more_nics_than_a_machine_may_have_are_refused() {
+    let nics: String = (0..300).map(|nic| format!("NIC{nic} ")).collect();
+    let text = format!("GPU0 {nics} CPU Affinity\nGPU0 X {} 0-3\n", "PIX ".repeat(300));
+    let error = Matrix::parse(&text).unwrap().to_machine(hardware()).unwrap_err();
+    assert!(matches!(error, MatrixError::Machine(MachineError::TooMany { what: "NICs", count: 300, .. })), "{error}");
+}
+
+#[test]
 fn given_sockets_must_agree_with_the_text() {
     let matrix = Matrix::parse(sample!("split-header")).unwrap();
     let mut given = hardware();
@@ -306,4 +315,29 @@ fn every_sample_of_a_larger_set_reads() {
     }
     assert!(count > 0, "no topo-m.txt below {shared}/data/topology");
     println!("{count} samples read");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damaged_text_is_read_or_refused_but_never_a_panic(
+        cuts in prop::collection::vec((0usize..2000, 0usize..12, "[ \\t\nXNPG0-9,;\u{1b}é-]{0,4}"), 1..6),
+    ) {
+        for sample in [sample!("escape-after-tab-empty-cpus"), sample!("nic-shared-by-two"), sample!("peer-matrix-follows")] {
+            let mut text: Vec<char> = sample.chars().collect();
+            for (at, length, inserted) in &cuts {
+                let at = at % text.len().max(1);
+                let end = (at + length).min(text.len());
+                text.splice(at.min(end)..end, inserted.chars());
+            }
+            let text: String = text.into_iter().collect();
+            if let Ok(matrix) = Matrix::parse(&text) {
+                let symmetric = |one, other| matrix.link(one, other) == matrix.link(other, one);
+                prop_assert!((0..matrix.gpu_count()).all(|one| (0..matrix.gpu_count()).all(|other| symmetric(one, other))));
+                // Whatever was read is a whole machine or an error.
+                let _ = matrix.to_machine(hardware());
+            }
+        }
+    }
 }

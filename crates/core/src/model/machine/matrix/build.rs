@@ -225,8 +225,8 @@ impl Matrix {
             (0..self.nics.len()).filter_map(|nic| Some((switches[self.gpus + nic]?, nic))).collect();
         order.sort();
         let mut rails = vec![None; self.nics.len()];
-        for (rail, (_, nic)) in (0u8..).zip(order) {
-            rails[nic] = Some(rail);
+        for (rail, (_, nic)) in order.into_iter().enumerate() {
+            rails[nic] = u8::try_from(rail).ok();
         }
         rails
     }
