@@ -136,8 +136,10 @@ impl Ring {
             if let Some(rank) = lost_rank(&transfer.notice[..transfer.noticed]) {
                 return Err((rank, format!("rank {after} says so")));
             }
-            transfer.receive(&neighbours.previous).map_err(|how| (before, how))?;
+            let received = transfer.receive(&neighbours.previous);
+            // A notice may be the last that a rank said before it closed, so it is looked at before that.
             transfer.check_header(expected, before)?;
+            received.map_err(|how| (before, how))?;
             transfer
                 .send(&neighbours.next)
                 .map_err(|how| self.cause_of_broken_send(transfer, neighbours, after, how))?;
