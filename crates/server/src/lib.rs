@@ -1,1 +1,5 @@
-//! placeholder
+//! The control plane's shell around the pure core: HTTP API, durable store, the one loop, agents' long polls.
+//!
+//! It holds no placement logic. What happens is an input to `lifecycle::apply`, what is chosen comes from
+//! `scheduler::decide`; the server stores both before it tells anybody.
+pub mod store;
