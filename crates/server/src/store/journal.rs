@@ -5,10 +5,12 @@
 use super::write::put;
 use super::{StoreError, open_read_only, signed, to_json, unreadable};
 use ganger_core::lifecycle::input::Input;
+use ganger_core::model::decision::Decision;
 use ganger_core::model::ids::NodeId;
 use ganger_core::model::{Cluster, Time};
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// An input that changed something, as it was applied.
@@ -29,11 +31,17 @@ pub struct Recording {
 }
 
 impl LoggedInput {
-    pub fn new(at: Time, heard: Vec<(NodeId, Time)>, mut input: Input) -> LoggedInput {
-        if let Input::Decided(decision) = &mut input {
-            decision.blocked.clear();
+    /// The input as it is logged: a decision without what it said of waiting jobs.
+    pub fn slim(input: &Input) -> Input {
+        match input {
+            Input::Decided(decision) => Input::Decided(Box::new(Decision {
+                steps: decision.steps.clone(),
+                reservations: decision.reservations.clone(),
+                blocked: BTreeMap::new(),
+                ..**decision
+            })),
+            other => other.clone(),
         }
-        LoggedInput { at, heard, input }
     }
 }
 

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 impl Store {
     pub(super) fn load(&mut self) -> Result<Cluster, StoreError> {
-        let mut cluster: Cluster = self.single("globals")?.unwrap_or_default();
+        let mut cluster: Cluster = self.single("globals")?.unwrap_or_else(Cluster::new);
+        cluster.queues.clear();
+
         let machines = self.load_machines()?;
         for node in self.load_nodes(&machines)? {
             cluster.node_names.insert(node.name.clone(), node.id);
@@ -26,6 +28,10 @@ impl Store {
         self.each("a claim", "SELECT doc FROM claims", |claim: ganger_core::model::decision::Claim| {
             cluster.claims.insert(claim.claimant, claim);
         })?;
+        if cluster.queues.is_empty() {
+            // A new store. What a new cluster has is stored with the first term.
+            cluster.queues = Cluster::new().queues;
+        }
         cluster.reservations = self.single("reservations")?.unwrap_or_default();
         self.machines = machines.into_iter().map(|(hash, machine)| (machine, hash)).collect();
         Ok(cluster)

@@ -4,7 +4,7 @@ use super::journal::{self, Recording};
 use super::tokens::{self, TokenRecord};
 use super::{StoreError, open_read_only, signed, unreadable, unsigned};
 use ganger_core::lifecycle::input::Event;
-use ganger_core::model::ids::{JobId, NodeId};
+use ganger_core::model::ids::{AttemptNo, JobId, NodeId};
 use ganger_core::model::{Job, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
@@ -96,6 +96,18 @@ impl Reader {
             let mut events = rows.collect::<Result<Vec<_>, _>>()?;
             events.sort_by_key(|event| event.number);
             Ok(events)
+        })
+    }
+
+    /// The nodes of an attempt in rank order; `None` if there was no such attempt.
+    pub fn sites(&self, JobId(job): JobId, attempt: AttemptNo) -> Result<Option<Vec<NodeId>>, StoreError> {
+        self.with(|connection| {
+            let sql = "SELECT nodes FROM sites WHERE job = ?1 AND attempt = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            let found: Option<String> = statement.query_row((signed(job), attempt.0), |row| row.get(0)).optional()?;
+            found
+                .map(|text| serde_json::from_str(&text).map_err(unreadable(format!("the nodes of job {job}"))))
+                .transpose()
         })
     }
 

@@ -16,6 +16,8 @@ const MIGRATIONS: &[&str] = &[
        id INTEGER PRIMARY KEY, name TEXT NOT NULL, user TEXT NOT NULL, queue TEXT NOT NULL, state TEXT NOT NULL,
        doc TEXT NOT NULL);
      CREATE INDEX finished_by_name ON finished_jobs (name, id);
+     CREATE TABLE sites (
+       job INTEGER NOT NULL, attempt INTEGER NOT NULL, nodes TEXT NOT NULL, PRIMARY KEY (job, attempt)) WITHOUT ROWID;
      CREATE TABLE events (
        number INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind TEXT NOT NULL, job INTEGER, node INTEGER, text TEXT NOT NULL);
      CREATE INDEX events_by_job ON events (job, number) WHERE job IS NOT NULL;

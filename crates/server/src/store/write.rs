@@ -4,6 +4,7 @@ use super::tokens::TokenChange;
 use super::{Store, StoreError, signed, to_json};
 use ganger_core::lifecycle::input::{Dirty, Effects, Event};
 use ganger_core::model::ids::{JobId, NodeId};
+use ganger_core::model::job::AttemptPhase;
 use ganger_core::model::machine::{Machine, Parts, Source};
 use ganger_core::model::{Cluster, Job, Node};
 use rusqlite::{Connection, Transaction};
@@ -153,11 +154,11 @@ fn write_node(to: &Transaction<'_>, node: &Node, machine: &str, placeholder: &Ar
 fn write_records(to: &Transaction<'_>, cluster: &Cluster, dirty: &Dirty) -> Result<(), StoreError> {
     for id in &dirty.jobs {
         match cluster.jobs.get(id) {
-            Some(job) => put(
-                to,
-                "INSERT OR REPLACE INTO jobs (id, doc) VALUES (?1, ?2)",
-                (signed(id.0), to_json("a job", job)?),
-            )?,
+            Some(job) => {
+                write_sites(to, job)?;
+                let document = to_json("a job", job)?;
+                put(to, "INSERT OR REPLACE INTO jobs (id, doc) VALUES (?1, ?2)", (signed(id.0), document))?
+            }
             None => put(to, "DELETE FROM jobs WHERE id = ?1", [signed(id.0)])?,
         }
     }
@@ -184,6 +185,20 @@ fn write_records(to: &Transaction<'_>, cluster: &Cluster, dirty: &Dirty) -> Resu
         put(to, "INSERT OR REPLACE INTO singles (name, doc) VALUES ('reservations', ?1)", [document])?;
     }
     Ok(())
+}
+
+/// Where the ranks of an attempt were, for whoever asks for their logs when the job has ended.
+fn write_sites(to: &Transaction<'_>, job: &Job) -> Result<(), StoreError> {
+    let Some(attempt) = &job.attempt else { return Ok(()) };
+    if !matches!(attempt.phase, AttemptPhase::Preparing { .. }) {
+        return Ok(());
+    }
+    let nodes: Vec<NodeId> = attempt.workers.iter().map(|worker| worker.place.node).collect();
+    put(
+        to,
+        "INSERT OR REPLACE INTO sites (job, attempt, nodes) VALUES (?1, ?2, ?3)",
+        (signed(job.id.0), attempt.number.0, to_json("the nodes of an attempt", &nodes)?),
+    )
 }
 
 fn write_finished(to: &Transaction<'_>, job: &Job) -> Result<(), StoreError> {
