@@ -2,3 +2,5 @@
 //! that neither has to change because the other does.
 pub mod agent;
 pub mod api;
+pub mod cluster;
+pub mod job;
