@@ -4,3 +4,4 @@ pub mod agent;
 pub mod api;
 pub mod cluster;
 pub mod job;
+pub mod sbatch;

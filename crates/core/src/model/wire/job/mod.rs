@@ -13,7 +13,8 @@ mod spec;
 mod words;
 
 use crate::model::job::JobSpec;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -204,7 +205,7 @@ pub struct CheckpointFile {
 }
 
 /// The process to run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Command {
     Arguments(Vec<String>),
@@ -215,6 +216,36 @@ pub enum Command {
 impl Default for Command {
     fn default() -> Self {
         Command::Arguments(Vec::new())
+    }
+}
+
+/// By hand, because an untagged enum would read `[sleep, 60]` as a text and a number and refuse it: here YAML hands
+/// over each argument as it is written.
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CommandVisitor)
+    }
+}
+
+struct CommandVisitor;
+
+impl<'de> Visitor<'de> for CommandVisitor {
+    type Value = Command;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a list of arguments, such as [python, train.py], or one line of shell")
+    }
+
+    fn visit_str<E: de::Error>(self, line: &str) -> Result<Command, E> {
+        Ok(Command::Line(line.to_string()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Command, A::Error> {
+        let mut arguments = Vec::new();
+        while let Some(argument) = list.next_element()? {
+            arguments.push(argument);
+        }
+        Ok(Command::Arguments(arguments))
     }
 }
 

@@ -105,7 +105,7 @@ fn gang(found: &mut Findings, file: Option<&GangFile>) -> Gang {
         found.add("gang.min", format!("not supported yet: gang.min below gang.workers ({workers})"), "remove it");
     }
     let step = found.count("gang.step", step, workers, 1, WORKERS_MAX);
-    if workers % step != 0 {
+    if !workers.is_multiple_of(step) {
         found.add(
             "gang.step",
             format!("{workers} workers are not a multiple of {step}"),
@@ -185,7 +185,7 @@ fn topology(found: &mut Findings, file: Option<&TopologyFile>, gang: &Gang, shap
     let ranks_per_island = file.ranks_per_island.is_some().then_some(ranks);
     if ranks_per_island.is_some() && shape.gpus == 0 {
         found.add("topology.ranks_per_island", "the job asks for no GPU", "give resources.gpus, or remove it");
-    } else if ranks_per_island.is_some() && gang.workers % ranks.max(1) != 0 {
+    } else if ranks_per_island.is_some() && !gang.workers.is_multiple_of(ranks.max(1)) {
         let problem = format!("{} workers are not a multiple of {ranks}", gang.workers);
         found.add("topology.ranks_per_island", problem, "give a divisor of gang.workers");
     }
