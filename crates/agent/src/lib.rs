@@ -3,4 +3,13 @@
 //! It carries out steps that were decided elsewhere and reports facts that only a node can know. It never chooses
 //! what runs where.
 
+pub mod account;
+pub mod checkpoint;
+pub mod env;
+pub mod inventory;
+pub mod journal;
 pub mod keeper;
+pub mod reconcile;
+#[cfg(test)]
+mod testing;
+pub mod unit;
