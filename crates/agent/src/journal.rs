@@ -8,7 +8,7 @@ use ganger_core::model::wire::agent::NumberedReport;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -19,7 +19,7 @@ const SPENT_LINES: usize = 512;
 /// Why the journal could not be read or written.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    #[error("cannot {action} the journal {path}: {source}; reports are kept there until the server has them, so the agent stops")]
+    #[error("cannot {action} the journal {path}: {source}; it holds the reports that the server does not have yet")]
     File { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error("journal {path}, line {line}: {why}; move the file away to start a new one (the server asks for what it misses)")]
     Damaged { path: PathBuf, line: usize, why: String },
@@ -43,6 +43,8 @@ pub struct Journal {
     pending: VecDeque<NumberedReport>,
     next: u64,
     spent_lines: usize,
+    /// Bytes of whole lines in the file: where a failed write is cut off again.
+    whole_bytes: u64,
 }
 
 impl Journal {
@@ -58,7 +60,8 @@ impl Journal {
         };
         let (pending, next) = read(path, &text)?;
         let file = rewrite(path, &pending, next)?;
-        Ok(Journal { path: path.into(), file, pending, next, spent_lines: 0 })
+        let whole_bytes = length(path, &file)?;
+        Ok(Journal { path: path.into(), file, pending, next, spent_lines: 0, whole_bytes })
     }
 
     /// Numbers `reports` and makes them durable. Returns the number of the last.
@@ -73,8 +76,7 @@ impl Journal {
             text.extend(line(&Line::Report(numbered.clone())));
             added.push(numbered);
         }
-        self.write("append to", &text)?;
-        self.file.sync_data().map_err(|source| self.error("sync", source))?;
+        self.write(&text, true)?;
         self.next += added.len() as u64;
         self.pending.extend(added);
         Ok(self.next - 1)
@@ -99,11 +101,11 @@ impl Journal {
         self.spent_lines += spent + 1;
         if self.spent_lines > SPENT_LINES {
             self.file = rewrite(&self.path, &self.pending, self.next)?;
-            self.spent_lines = 0;
+            (self.spent_lines, self.whole_bytes) = (0, length(&self.path, &self.file)?);
             return Ok(());
         }
         // Not synced: a lost acknowledgement only makes the agent send again.
-        self.write("append to", &line(&Line::Acknowledged(number)))
+        self.write(&line(&Line::Acknowledged(number)), false)
     }
 
     /// The oldest `most` reports that the server has not acknowledged.
@@ -116,13 +118,27 @@ impl Journal {
         number < self.next && self.pending.front().is_none_or(|first| number < first.number)
     }
 
-    fn write(&mut self, action: &'static str, text: &[u8]) -> Result<(), JournalError> {
-        self.file.write_all(text).map_err(|source| self.error(action, source))
+    /// Appends all of `text` or nothing.
+    fn write(&mut self, text: &[u8], sync: bool) -> Result<(), JournalError> {
+        let written = self.file.write_all(text).and_then(|()| if sync { self.file.sync_data() } else { Ok(()) });
+        if let Err(source) = written {
+            // Half a line would spoil the next one.
+            let cut = self.file.set_len(self.whole_bytes);
+            let _ = cut.and_then(|()| self.file.seek(SeekFrom::Start(self.whole_bytes)).map(drop));
+            return Err(self.error("append to", source));
+        }
+        self.whole_bytes += text.len() as u64;
+        Ok(())
     }
 
     fn error(&self, action: &'static str, source: std::io::Error) -> JournalError {
         JournalError::File { action, path: self.path.clone(), source }
     }
+}
+
+fn length(path: &Path, file: &File) -> Result<u64, JournalError> {
+    let metadata = file.metadata();
+    metadata.map(|m| m.len()).map_err(|source| JournalError::File { action: "measure", path: path.into(), source })
 }
 
 fn line(line: &Line) -> Vec<u8> {
