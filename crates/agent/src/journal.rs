@@ -87,25 +87,39 @@ impl Journal {
     /// # Errors
     /// The file could not be written; the reports would only be sent again.
     pub fn acknowledge(&mut self, number: u64) -> Result<(), JournalError> {
+        if number >= self.next {
+            return self.renumber(number);
+        }
         let before = self.pending.len();
         while self.pending.front().is_some_and(|report| report.number <= number) {
             self.pending.pop_front();
         }
         let spent = before - self.pending.len();
-        // A server that lost its store may have acknowledged more than this agent ever numbered.
-        if number >= self.next {
-            self.next = number + 1;
-        } else if spent == 0 {
+        if spent == 0 {
             return Ok(());
         }
         self.spent_lines += spent + 1;
         if self.spent_lines > SPENT_LINES {
-            self.file = rewrite(&self.path, &self.pending, self.next)?;
-            (self.spent_lines, self.whole_bytes) = (0, length(&self.path, &self.file)?);
-            return Ok(());
+            return self.compact();
         }
         // Not synced: a lost acknowledgement only makes the agent send again.
         self.write(&line(&Line::Acknowledged(number)), false)
+    }
+
+    /// The server has heard higher numbers than this journal ever gave: an older journal was lost. What is pending was
+    /// taken for a repetition, so it gets numbers above.
+    fn renumber(&mut self, heard: u64) -> Result<(), JournalError> {
+        for (number, report) in (heard + 1..).zip(&mut self.pending) {
+            report.number = number;
+        }
+        self.next = heard + 1 + self.pending.len() as u64;
+        self.compact()
+    }
+
+    fn compact(&mut self) -> Result<(), JournalError> {
+        self.file = rewrite(&self.path, &self.pending, self.next)?;
+        (self.spent_lines, self.whole_bytes) = (0, length(&self.path, &self.file)?);
+        Ok(())
     }
 
     /// The oldest `most` reports that the server has not acknowledged.
@@ -226,6 +240,19 @@ mod tests {
         let mut journal = Journal::open(&path).unwrap();
         assert_eq!(numbers(&journal), [] as [u64; 0]);
         assert_eq!(journal.append(vec![running(3)]).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_journal_that_was_lost_goes_on_above_what_the_server_has_heard() {
+        let dir = TempDir::new();
+        let path = dir.path().join("journal");
+        let mut journal = Journal::open(&path).unwrap();
+        journal.append(vec![running(1), running(2)]).unwrap();
+        journal.acknowledge(500).unwrap();
+        assert_eq!(numbers(&journal), [501, 502]);
+        assert_eq!(numbers(&Journal::open(&path).unwrap()), [501, 502]);
+        journal.acknowledge(502).unwrap();
+        assert_eq!(journal.append(vec![running(3)]).unwrap(), 503);
     }
 
     #[test]

@@ -33,20 +33,30 @@ const LONGEST_BODY_BYTES: usize = 64 << 10;
 
 /// Asks peers whenever the server is lost, for ever, and prolongs the lease while enough of them lost it too.
 pub async fn ask_when_lost(link: Arc<Link>) {
+    let mut told = None;
     loop {
         tokio::time::sleep(LOOK).await;
         let asked_at = boottime_ms();
         if !link.contact().should_ask_peers(asked_at) {
             continue;
         }
-        if !enough_lost(&link).await {
-            tracing::warn!("too few agents lost the server: this node is cut off, and its leases run out");
-            continue;
+        let enough = enough_lost(&link).await;
+        if enough {
+            // An answer of the server that came meanwhile only moved the deadline further.
+            link.contact().prolong(asked_at);
+            link.leases.notify_one();
         }
-        // An answer of the server that came meanwhile only moved the deadline further.
-        link.contact().prolong(asked_at);
-        link.leases.notify_one();
-        tracing::info!("the server is lost to most agents: ranks go on");
+        if told.replace(enough) != Some(enough) {
+            tell(enough);
+        }
+    }
+}
+
+fn tell(enough: bool) {
+    if enough {
+        tracing::warn!("most agents lost the server: ranks go on without it");
+    } else {
+        tracing::warn!("too few agents lost the server: this node is cut off, and the leases of its ranks run out");
     }
 }
 

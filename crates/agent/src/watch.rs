@@ -41,13 +41,14 @@ pub struct Watch {
 impl Watch {
     /// Runs until the unit has ended.
     pub async fn run(self) {
-        let first = self.keepers.wait(&self.dir, Phase::Running).await;
-        let ended = match first {
-            Ok(state) if state.phase == Phase::Running => {
+        let ended = match self.keepers.wait(&self.dir, Phase::Running).await {
+            Ok(state) if matches!(exit_of(&state), Exit::Refused(_)) => Ok(exit_of(&state)),
+            Ok(_) => {
+                // Also if it has ended meanwhile: every unit that ran is told to have run.
                 self.say(Seen::Running);
                 self.until_ended().await
             }
-            other => other.map(|state| exit_of(&state)),
+            Err(error) => Err(error),
         };
         let exit = ended.unwrap_or_else(|error| {
             tracing::error!(unit = %self.unit.key, %error, "the worker's state is gone; it counts as lost");

@@ -7,6 +7,7 @@ use crate::prepare::{Preparation, prepare};
 use crate::reconcile::{Act, Stage, StopAsked};
 use crate::record::Record;
 use crate::start::{self, Ground, launch_file};
+use crate::signals::TERM;
 use crate::unit::{Unit, UnitKey};
 use ganger_core::model::job::{Exit, Launcher};
 use ganger_core::model::report::Report;
@@ -20,6 +21,10 @@ use std::time::Duration;
 /// How often a keeper is asked to stop before the plan is made again.
 const STOP_TRIES: u32 = 5;
 const STOP_RETRY: Duration = Duration::from_millis(300);
+/// How long a keeper that reported failure may still turn out to have started.
+const KEEPER_FAILED: Duration = Duration::from_millis(500);
+/// What a keeper adds to a grace whose signal is not SIGTERM, before it kills.
+const TERM_GRACE_MS: u64 = 5_000;
 
 impl Agent {
     pub(super) async fn act(&mut self, act: Act) {
@@ -103,7 +108,7 @@ impl Agent {
         entry.listener = None;
         entry.record = Record { started: true, ..record(&unit, entry.record.port) };
         let (record, shared) = (entry.record.clone(), self.shared.clone());
-        self.shared.tasks.spawn("start", async move {
+        self.shared.spawn("start", async move {
             let started = launch(&shared, unit, record, (rendezvous_address, rendezvous_port)).await;
             let _ = shared.done.send(Done::Launched(key, started));
         });
@@ -125,7 +130,7 @@ impl Agent {
             asked,
         };
         let shared = self.shared.clone();
-        self.shared.tasks.spawn("stop", async move {
+        self.shared.spawn("stop", async move {
             for _ in 0..STOP_TRIES {
                 match stopping.ask(&shared).await {
                     // A refusal says that it is over already.
@@ -207,7 +212,10 @@ async fn launch(shared: &Arc<Shared>, unit: Unit, record: Record, rendezvous: (S
     };
     let described = tokio::task::spawn_blocking(describe).await;
     let file = described.map_err(|error| format!("describing the process failed: {error}"))??;
-    shared.keepers.start(&dir, &file).await.map_err(|error| error.to_string())
+    match shared.keepers.start(&dir, &file).await {
+        Ok(()) => Ok(()),
+        Err(error) => super::restore::late_keeper(&dir, KEEPER_FAILED, error.to_string()).await,
+    }
 }
 
 /// One stop, as it is asked of a keeper.
@@ -229,7 +237,11 @@ impl Stopping {
         if !matches!(written, Ok(Ok(()))) {
             tracing::warn!(dir = %self.exchange.display(), ?written, "the ranks learn of the stop by its signal only");
         }
-        let grace_ms = deadline.0.saturating_sub(unix_ms());
+        let left_ms = deadline.0.saturating_sub(unix_ms());
+        let grace_ms = match self.signal {
+            TERM => left_ms,
+            _ => left_ms.saturating_sub(TERM_GRACE_MS).max(left_ms / 2),
+        };
         shared.keepers.stop(&self.dir, self.signal, grace_ms, self.target).await
     }
 }

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch as signal;
 
@@ -54,6 +54,19 @@ struct Shared {
     tasks: Tasks,
     done: UnboundedSender<Done>,
     seen: UnboundedSender<(UnitKey, Seen)>,
+}
+
+impl Shared {
+    /// Starts a task that ends with the agent. What it leaves half done the next agent finds in the records.
+    fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.tasks.shutdown();
+        self.tasks.spawn(name, async move {
+            tokio::select! {
+                () = work => {}
+                () = shutdown.wait() => {}
+            }
+        });
+    }
 }
 
 /// One unit in memory.
@@ -83,6 +96,7 @@ struct Agent {
     entries: BTreeMap<UnitKey, Entry>,
     wanted: Vec<Unit>,
     settled: bool,
+    began: Instant,
     /// With the unit whose end a report is, to learn its number.
     outbox: Vec<(Option<UnitKey>, Report)>,
 }
@@ -94,13 +108,11 @@ struct Inbox {
 }
 
 impl Agent {
-    async fn serve(&mut self, mut inbox: Inbox, settle_after: Duration, shutdown: impl Future<Output = ()>) {
+    async fn serve(&mut self, mut inbox: Inbox, shutdown: impl Future<Output = ()>) {
         tokio::pin!(shutdown);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut prune = tokio::time::interval(PRUNE_EVERY);
-        let settle = tokio::time::sleep(settle_after);
-        tokio::pin!(settle);
         let shared = self.shared.clone();
         loop {
             tokio::select! {
@@ -109,14 +121,19 @@ impl Agent {
                 Some((key, seen)) = inbox.seen.recv() => self.seen(key, seen),
                 Some(news) = inbox.news.recv() => self.news(news),
                 () = shared.link.leases.notified() => self.push_leases(),
-                () = &mut settle, if !self.settled => self.settled = true,
-                _ = tick.tick() => {}
+                _ = tick.tick() => self.settle(),
                 _ = prune.tick() => self.prune_logs(),
             }
             self.flush().await;
             self.reconcile().await;
             self.flush().await;
         }
+    }
+
+    /// Without records of before, what a lost agent started is over once its leases are.
+    fn settle(&mut self) {
+        let lease_ms = self.shared.link.contact().lease_ms;
+        self.settled |= lease_ms > 0 && self.began.elapsed() >= Duration::from_millis(lease_ms);
     }
 
     async fn reconcile(&mut self) {
@@ -235,7 +252,7 @@ impl Agent {
         let leased = self.entries.iter().filter(|(_, entry)| entry.is_live() && entry.record.launch.leased);
         for (key, _) in leased {
             let (keepers, dir, key) = (self.shared.keepers.clone(), self.shared.layout.worker(*key), *key);
-            self.shared.tasks.spawn("lease", async move {
+            self.shared.spawn("lease", async move {
                 if let Err(error) = keepers.lease(&dir, deadline).await {
                     tracing::debug!(unit = %key, %error, "a keeper did not take its lease");
                 }
@@ -252,7 +269,7 @@ impl Agent {
             dir: self.shared.layout.worker(key),
             tell: self.shared.seen.clone(),
         };
-        self.shared.tasks.spawn("watch", watch.run());
+        self.shared.spawn("watch", watch.run());
     }
 
     /// The unit as this agent has it on record.
@@ -280,13 +297,7 @@ impl Agent {
             dir,
             ended,
         };
-        let shutdown = self.shared.tasks.shutdown();
-        self.shared.tasks.spawn("stream", async move {
-            tokio::select! {
-                () = streaming.run() => {}
-                () = shutdown.wait() => {}
-            }
-        });
+        self.shared.spawn("stream", streaming.run());
     }
 
     fn prune_logs(&self) {

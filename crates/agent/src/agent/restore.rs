@@ -1,5 +1,5 @@
 //! Coming back: what an agent before this one left is adopted from its records and its living keepers.
-use super::{Agent, Done, Entry, Shared};
+use super::{Agent, Done, Entry};
 use crate::keeper::state::State;
 use crate::keeper::{Found, Standing};
 use crate::reconcile::Stage;
@@ -9,7 +9,6 @@ use ganger_core::model::report::Report;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A keeper that was being started when the agent died writes its first state well within this.
@@ -40,7 +39,11 @@ impl Agent {
             (Standing::NotStarted, true) => {
                 self.entries.insert(key, Entry::new(record, Stage::Launching));
                 let shared = self.shared.clone();
-                self.shared.tasks.spawn("adopt", async move { late_keeper(shared, key).await });
+                self.shared.spawn("adopt", async move {
+                    let why = "the agent was restarted while it was starting this".to_string();
+                    let outcome = late_keeper(&shared.layout.worker(key), KEEPER_COMES, why).await;
+                    let _ = shared.done.send(Done::Launched(key, outcome));
+                });
             }
             (Standing::NotStarted, false) => self.adopt_prepared(record),
         }
@@ -93,21 +96,15 @@ impl Agent {
 
 /// Waits for a keeper that may be starting at this moment; without one the start has failed. The launch file is taken
 /// away first, so that a keeper that comes even later finds nothing to start.
-async fn late_keeper(shared: Arc<Shared>, key: UnitKey) {
-    let dir = shared.layout.worker(key);
-    let until = Instant::now() + KEEPER_COMES;
-    while Instant::now() < until && !came(&dir) {
+pub(super) async fn late_keeper(dir: &Path, patience: Duration, why: String) -> Result<(), String> {
+    let until = Instant::now() + patience;
+    while Instant::now() < until && !came(dir) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    if !came(&dir) {
-        take_away(&dir);
+    if !came(dir) {
+        take_away(dir);
     }
-    let outcome = if came(&dir) {
-        Ok(())
-    } else {
-        Err("the agent was restarted while it was starting this".to_string())
-    };
-    let _ = shared.done.send(Done::Launched(key, outcome));
+    if came(dir) { Ok(()) } else { Err(why) }
 }
 
 fn came(dir: &Path) -> bool {

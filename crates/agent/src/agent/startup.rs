@@ -17,14 +17,12 @@ use ganger_runtime::tasks::Tasks;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
-/// Without records of before, what a lost agent started is over by its leases within this.
-const SETTLE_AFTER: Duration = Duration::from_secs(60);
 /// How long tasks may take to end; keepers go on anyway.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -102,11 +100,17 @@ pub async fn run_with(
         done: done_sender,
         seen: seen_sender,
     });
-    let mut agent =
-        Agent { shared, entries: BTreeMap::new(), wanted: Vec::new(), settled: has_past, outbox: Vec::new() };
+    let mut agent = Agent {
+        shared,
+        entries: BTreeMap::new(),
+        wanted: Vec::new(),
+        settled: has_past,
+        began: Instant::now(),
+        outbox: Vec::new(),
+    };
     agent.restore(found);
     talk(&tasks, &link, listener);
-    agent.serve(Inbox { done, seen, news }, SETTLE_AFTER, shutdown).await;
+    agent.serve(Inbox { done, seen, news }, shutdown).await;
     tasks.stop(PATIENCE).await;
     Ok(())
 }
