@@ -1,15 +1,18 @@
-//! The one binary: parses, prints, exits.
+//! The one binary: looks at its first word and hands over to the role that it names.
 
 use std::path::Path;
 use std::process::ExitCode;
 
+mod example;
+
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).take(3).collect();
-    match arguments.as_slice() {
-        [role, dir] if role == "keeper" => ganger_agent::keeper::main(Path::new(dir)),
-        [role, dir] if role == "launch" => ganger_agent::keeper::launch_main(Path::new(dir)),
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.split_first() {
+        Some((role, [dir])) if role == "keeper" => ganger_agent::keeper::main(Path::new(dir)),
+        Some((role, [dir])) if role == "launch" => ganger_agent::keeper::launch_main(Path::new(dir)),
+        Some((role, rest)) if role == "example" => example::main(rest),
         _ => {
-            eprintln!("ganger: unknown command; this build has the hidden roles `keeper DIR` and `launch DIR` only");
+            eprintln!("usage: ganger example train [flags]");
             ExitCode::from(2)
         }
     }

@@ -112,18 +112,26 @@ impl Fence {
     /// [`FenceError::Unreadable`]: without its list nothing older can be trusted.
     pub fn current(dir: &Path) -> Result<Option<Self>, FenceError> {
         let unreadable = |defect| FenceError::Unreadable { dir: dir.into(), defect: Box::new(defect) };
-        let listing = match Listing::read(dir) {
-            Ok(listing) => listing,
-            Err(Defect::NotFound { .. }) => return Ok(None),
-            Err(defect) => return Err(unreadable(defect)),
-        };
-        let Some(number) = numbers(&listing).max() else { return Ok(None) };
-        let path = dir.join(format!("{FENCE_START}{number}"));
-        let record: Record = files::read_json(&path).map_err(unreadable)?;
-        if record.version != VERSION || record.number != number {
-            return Err(unreadable(Defect::malformed(&path, "of another version or not its own number")));
+        let mut last = None;
+        for _ in 0..MAX_RACES {
+            let listing = match Listing::read(dir) {
+                Ok(listing) => listing,
+                Err(Defect::NotFound { .. }) => return Ok(None),
+                Err(defect) => return Err(unreadable(defect)),
+            };
+            let Some(number) = numbers(&listing).max() else { return Ok(None) };
+            let path = dir.join(format!("{FENCE_START}{number}"));
+            match files::read_json::<Record>(&path) {
+                Ok(record) if record.version == VERSION && record.number == number => {
+                    return Ok(Some(Self { dir: dir.into(), record }));
+                }
+                Ok(_) => return Err(unreadable(Defect::malformed(&path, "of another version or not its own number"))),
+                // A raise that came between listing and reading removes the lower fences: look again.
+                Err(gone @ Defect::NotFound { .. }) => last = Some(gone),
+                Err(defect) => return Err(unreadable(defect)),
+            }
         }
-        Ok(Some(Self { dir: dir.into(), record }))
+        Err(unreadable(last.unwrap_or(Defect::NotFound { path: dir.into() })))
     }
 
     /// Lets `attempt` of `job` in and shuts all earlier ones out. Call it before the attempt's first rank starts; repeating it is harmless.

@@ -74,9 +74,10 @@ impl Listing {
         self.dir.join(name)
     }
 
-    /// The step in the directory's own name.
+    /// The step that the directory's own name states: `step_100`, not `llama-70b` or `run-2024`.
     pub fn step(&self) -> Option<u64> {
-        step_of(name(&self.dir))
+        let name = name(&self.dir);
+        step_of(name).filter(|_| is_step_name(name))
     }
 }
 
@@ -159,6 +160,12 @@ pub(super) fn step_of(name: &str) -> Option<u64> {
         .rfind(|c: char| !c.is_ascii_digit())
         .map_or(0, |at| at + name[at..].chars().next().map_or(1, char::len_utf8));
     name[start..end].parse().ok()
+}
+
+/// A name that says by itself that it is a save of a step, even while nothing readable is in it.
+pub(super) fn is_step_name(name: &str) -> bool {
+    const STARTS: [&str; 7] = ["checkpoint", "ckpt", "step", "iter", "global_step", "epoch", "save"];
+    whole_number(name).is_some() || (step_of(name).is_some() && STARTS.iter().any(|start| name.starts_with(start)))
 }
 
 /// Digits only, or nothing.

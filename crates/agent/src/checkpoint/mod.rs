@@ -149,7 +149,8 @@ pub fn verify(path: &Path) -> Result<Verified, Defect> {
 /// Tells the format of a directory from the names in it. The order matters: a Trainer checkpoint may hold a DeepSpeed one, a
 /// Megatron-LM `torch_dist` one always holds a DCP one, and nearly all hold torch or safetensors files.
 fn recognise(listing: &Listing) -> Option<Format> {
-    let tests: [(fn(&Listing) -> bool, Format); 9] = [
+    type Test = fn(&Listing) -> bool;
+    let tests: [(Test, Format); 9] = [
         (|l| l.file(MANIFEST_NAME).is_some(), Format::Manifest),
         (orbax::matches, Format::Orbax),
         (trainer::matches, Format::HfTrainer),

@@ -56,7 +56,8 @@ fn try_each(candidates: &[Candidate], fence: Option<&Fence>, scan: &mut Scan) {
         }
         let judged = fence.map_or(Ok(Judgement::Proven), |fence| fence.judge(candidate));
         match judged.and_then(|judgement| Ok((judgement, verify(&candidate.path)?))) {
-            Ok((judgement, verified)) => {
+            Ok((judgement, mut verified)) => {
+                verified.step = verified.step.or(candidate.step);
                 scan.unproven = judgement == Judgement::Unproven;
                 scan.best = Some((candidate.path.clone(), verified));
                 return;
@@ -110,7 +111,7 @@ fn collect(folder: &Listing, writer: Option<u64>, found: &mut Vec<Candidate>) {
     for name in folder.directories() {
         let hidden = name.starts_with('.') || files::is_temporary(name) || files::attempt_of(name).is_some();
         if !hidden
-            && (is_step_name(name)
+            && (files::is_step_name(name)
                 || (!whole && Listing::read(&folder.path(name)).is_ok_and(|child| recognise(&child).is_some())))
         {
             found.push(candidate(folder, Some(name), writer));
@@ -139,13 +140,6 @@ fn is_tracker_only(folder: &Listing, format: Option<Format>) -> bool {
         Some(Format::Megatron) => !folder.directories().any(|name| name.starts_with("mp_rank_")),
         _ => false,
     }
-}
-
-/// A name that says by itself that it is a save of a step, even while nothing readable is in it.
-fn is_step_name(name: &str) -> bool {
-    const STARTS: [&str; 7] = ["checkpoint", "ckpt", "step", "iter", "global_step", "epoch", "save"];
-    files::whole_number(name).is_some()
-        || (files::step_of(name).is_some() && STARTS.iter().any(|start| name.starts_with(start)))
 }
 
 fn candidate(folder: &Listing, name: Option<&str>, writer: Option<u64>) -> Candidate {

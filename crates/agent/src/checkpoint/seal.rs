@@ -1,8 +1,8 @@
 //! A fingerprint of a checkpoint from names, sizes and modification times: what a fence remembers to notice a late write.
 //!
 //! Every file is opened before its size is asked for: NFS promises fresh attributes on open only. A stale answer could only make a
-//! good checkpoint look changed, which costs work, never trust. Content is not read; a writer that forges modification times is a
-//! person, not a late rank.
+//! good checkpoint look changed, which costs work, never trust. Content is not read: a rewrite to the same size within one tick of the
+//! file system's clock (milliseconds, on some servers a second) is not seen, and modification times must survive a copy or restore.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

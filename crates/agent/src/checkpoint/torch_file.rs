@@ -1,7 +1,7 @@
 //! Files of `torch.save`, checked at their end and never unpickled.
 //!
-//! Source: PyTorch documentation, "Serialization semantics" (notes/serialization.html: since 1.6 `torch.save` writes an uncompressed ZIP64
-//! archive), and the ZIP specification (PKWARE APPNOTE.TXT 4.3.14 to 4.3.16): the writer appends the central directory and its end
+//! Source: PyTorch documentation, `torch.save` (since 1.6 a zip-based format; the older one on request) and "Serialization semantics"
+//! (an uncompressed ZIP64 archive), and the ZIP specification (PKWARE APPNOTE.TXT 4.3.14 to 4.3.16): the writer appends the central directory and its end
 //! record when it closes the archive, so a file that was cut off has none. Checked: that end record closes the file exactly and the
 //! directory that it points to is there. Not seen: damage inside the data, and any cut of the older format (a bare pickle, first byte
 //! 0x80), which has no end mark: of that only presence is checked.

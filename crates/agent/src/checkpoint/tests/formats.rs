@@ -9,8 +9,11 @@ fn good(tree: &Tree, at: &str, format: Format, step: Option<u64>) {
     assert!(verified.files > 0 && verified.bytes > 0);
 }
 
+/// What a torn checkpoint's defect must say, and how to tear it so.
+type Tear<'a> = (&'a str, &'a dyn Fn(&Tree) -> &Tree);
+
 /// Tears a fresh copy in each way and asks for a defect that names the right thing.
-fn torn(build: impl Fn(&Tree), at: &str, tears: &[(&str, &dyn Fn(&Tree))]) {
+fn torn(build: impl Fn(&Tree), at: &str, tears: &[Tear<'_>]) {
     for (expected, tear) in tears {
         let tree = Tree::new();
         build(&tree);
@@ -97,19 +100,17 @@ fn sharded_safetensors() {
         build,
         "step-4",
         &[
-            ("model-00002-of-00002.safetensors is missing", &|t| {
-                drop(t.remove("step-4/model-00002-of-00002.safetensors"))
-            }),
+            ("model-00002-of-00002.safetensors is missing", &|t| t.remove("step-4/model-00002-of-00002.safetensors")),
             ("model-00001-of-00002.safetensors is missing", &|t| {
-                drop(t.remove("step-4/model-00001-of-00002.safetensors").remove(index))
+                t.remove("step-4/model-00001-of-00002.safetensors").remove(index)
             }),
             ("model-00001-of-00002.safetensors is 1,024 bytes short", &|t| {
-                drop(t.shorten("step-4/model-00001-of-00002.safetensors", 1024))
+                t.shorten("step-4/model-00001-of-00002.safetensors", 1024)
             }),
             ("does not hold tensor `c`", &|t| {
-                t.write("step-4/model-00002-of-00002.safetensors", fixtures::safetensors(&[("of an older save", 10)]));
+                t.write("step-4/model-00002-of-00002.safetensors", fixtures::safetensors(&[("of an older save", 10)]))
             }),
-            ("index.json", &|t| drop(t.shorten(index, 3))),
+            ("index.json", &|t| t.shorten(index, 3)),
         ],
     );
 }
@@ -125,12 +126,12 @@ fn torch_dcp() {
         build,
         "step_9",
         &[
-            ("has no .metadata", &|t| drop(t.remove("step_9/.metadata"))),
-            ("has no .metadata", &|t| drop(t.remove("step_9/.metadata").write("step_9/.metadata.tmp", b"\x80\x04"))),
-            ("not a whole pickle", &|t| drop(t.shorten("step_9/.metadata", 1))),
-            ("__1_0.distcp is missing", &|t| drop(t.remove("step_9/__1_0.distcp"))),
-            ("__1_0.distcp: empty", &|t| drop(t.cut("step_9/__1_0.distcp", 0))),
-            ("__0_0.distcp: does not end", &|t| drop(t.shorten("step_9/__0_0.distcp", 5))),
+            ("has no .metadata", &|t| t.remove("step_9/.metadata")),
+            ("has no .metadata", &|t| t.remove("step_9/.metadata").write("step_9/.metadata.tmp", b"\x80\x04")),
+            ("not a whole pickle", &|t| t.shorten("step_9/.metadata", 1)),
+            ("__1_0.distcp is missing", &|t| t.remove("step_9/__1_0.distcp")),
+            ("__1_0.distcp: empty", &|t| t.cut("step_9/__1_0.distcp", 0)),
+            ("__0_0.distcp: does not end", &|t| t.shorten("step_9/__0_0.distcp", 5)),
         ],
     );
 }
@@ -147,18 +148,18 @@ fn orbax() {
         "100",
         &[
             ("has no commit_timestamp_nsecs", &|t| {
-                drop(t.write("100/_CHECKPOINT_METADATA", r#"{"init_timestamp_nsecs": 1}"#))
+                t.write("100/_CHECKPOINT_METADATA", r#"{"init_timestamp_nsecs": 1}"#)
             }),
-            ("manifest.ocdbt is missing", &|t| drop(t.remove("100/default/manifest.ocdbt"))),
-            ("manifest.ocdbt: empty", &|t| drop(t.cut("100/default/manifest.ocdbt", 0))),
-            ("_METADATA: not the JSON", &|t| drop(t.shorten("100/default/_METADATA", 2))),
-            ("not finished", &|t| drop(t.write("100/state.orbax-checkpoint-tmp-17/d/1", b"x"))),
+            ("manifest.ocdbt is missing", &|t| t.remove("100/default/manifest.ocdbt")),
+            ("manifest.ocdbt: empty", &|t| t.cut("100/default/manifest.ocdbt", 0)),
+            ("_METADATA: not the JSON", &|t| t.shorten("100/default/_METADATA", 2)),
+            ("not finished", &|t| t.write("100/state.orbax-checkpoint-tmp-17/d/1", b"x")),
             ("has no commit_success.txt", &|t| {
                 t.write("100/state/_METADATA", "{}")
                     .write("100/state/commit_success.txt", "ok")
-                    .write("100/state/d/1", b"x");
+                    .write("100/state/d/1", b"x")
             }),
-            ("no data", &|t| drop(t.remove("100/default"))),
+            ("no data", &|t| t.remove("100/default")),
         ],
     );
     tree.write("200.orbax-checkpoint-tmp-5/default/_METADATA", "{}");
@@ -177,17 +178,14 @@ fn deepspeed() {
         build,
         tag,
         &[
-            ("says `global_step40`", &|t| drop(t.write("run/latest", "global_step40"))),
-            ("has no file `latest`", &|t| drop(t.remove("run/latest"))),
-            ("latest: empty", &|t| drop(t.cut("run/latest", 0))),
-            ("mp_rank_01_model_states.pt is missing", &|t| {
-                drop(t.remove(&format!("{tag}/mp_rank_01_model_states.pt")))
-            }),
+            ("says `global_step40`", &|t| t.write("run/latest", "global_step40")),
+            ("has no file `latest`", &|t| t.remove("run/latest")),
+            ("latest: empty", &|t| t.cut("run/latest", 0)),
+            ("mp_rank_01_model_states.pt is missing", &|t| t.remove(&format!("{tag}/mp_rank_01_model_states.pt"))),
             ("bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt is missing", &|t| {
-                // A file of anybody's keeps the count up, so that the grid itself is looked at.
-                t.remove(&format!("{tag}/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"));
+                t.remove(&format!("{tag}/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"))
             }),
-            ("does not end", &|t| drop(t.shorten(&format!("{tag}/bf16_zero_pp_rank_1_mp_rank_01_optim_states.pt"), 1))),
+            ("does not end", &|t| t.shorten(&format!("{tag}/bf16_zero_pp_rank_1_mp_rank_01_optim_states.pt"), 1)),
         ],
     );
     tree.write("run/latest", "../elsewhere");
@@ -226,21 +224,15 @@ fn megatron() {
         build,
         iteration,
         &[
-            ("says `200`", &|t| drop(t.write("run/latest_checkpointed_iteration.txt", "200"))),
-            ("has no latest_checkpointed_iteration.txt", &|t| drop(t.remove("run/latest_checkpointed_iteration.txt"))),
+            ("says `200`", &|t| t.write("run/latest_checkpointed_iteration.txt", "200")),
+            ("has no latest_checkpointed_iteration.txt", &|t| t.remove("run/latest_checkpointed_iteration.txt")),
             ("mp_rank_01_001", &|t| {
-                drop(
-                    t.remove(&format!("{iteration}/mp_rank_01_001"))
-                        .write(&format!("{iteration}/mp_rank_00_000_001/model_optim_rng.pt"), fixtures::torch(b"m")),
-                )
+                t.remove(&format!("{iteration}/mp_rank_01_001"))
+                    .write(&format!("{iteration}/mp_rank_00_000_001/model_optim_rng.pt"), fixtures::torch(b"m"))
             }),
-            ("model_optim_rng.pt is missing", &|t| {
-                drop(t.remove(&format!("{iteration}/mp_rank_00_001/model_optim_rng.pt")))
-            }),
-            ("distrib_optim.pt is missing", &|t| {
-                drop(t.remove(&format!("{iteration}/mp_rank_01_000/distrib_optim.pt")))
-            }),
-            ("does not end", &|t| drop(t.shorten(&format!("{iteration}/mp_rank_01_000/model_optim_rng.pt"), 9))),
+            ("model_optim_rng.pt is missing", &|t| t.remove(&format!("{iteration}/mp_rank_00_001/model_optim_rng.pt"))),
+            ("distrib_optim.pt is missing", &|t| t.remove(&format!("{iteration}/mp_rank_01_000/distrib_optim.pt"))),
+            ("does not end", &|t| t.shorten(&format!("{iteration}/mp_rank_01_000/model_optim_rng.pt"), 9)),
         ],
     );
 }
@@ -273,11 +265,11 @@ fn megatron_torch_dist() {
         build,
         at,
         &[
-            ("has no metadata.json", &|t| drop(t.remove(&format!("{at}/metadata.json")))),
-            ("metadata.json: not the JSON", &|t| drop(t.shorten(&format!("{at}/metadata.json"), 4))),
-            ("has no .metadata", &|t| drop(t.remove(&format!("{at}/.metadata")))),
-            ("__1_0.distcp is missing", &|t| drop(t.remove(&format!("{at}/__1_0.distcp")))),
-            ("common.pt: does not end", &|t| drop(t.shorten(&format!("{at}/common.pt"), 2))),
+            ("has no metadata.json", &|t| t.remove(&format!("{at}/metadata.json"))),
+            ("metadata.json: not the JSON", &|t| t.shorten(&format!("{at}/metadata.json"), 4)),
+            ("has no .metadata", &|t| t.remove(&format!("{at}/.metadata"))),
+            ("__1_0.distcp is missing", &|t| t.remove(&format!("{at}/__1_0.distcp"))),
+            ("common.pt: does not end", &|t| t.shorten(&format!("{at}/common.pt"), 2)),
         ],
     );
 }
@@ -293,14 +285,14 @@ fn trainer() {
         build,
         at,
         &[
-            ("has no trainer_state.json", &|t| drop(t.remove(&format!("{at}/trainer_state.json")))),
-            ("trainer_state.json: not the JSON", &|t| drop(t.shorten(&format!("{at}/trainer_state.json"), 5))),
-            ("says step 499", &|t| drop(t.write(&format!("{at}/trainer_state.json"), r#"{"global_step": 499}"#))),
+            ("has no trainer_state.json", &|t| t.remove(&format!("{at}/trainer_state.json"))),
+            ("trainer_state.json: not the JSON", &|t| t.shorten(&format!("{at}/trainer_state.json"), 5)),
+            ("says step 499", &|t| t.write(&format!("{at}/trainer_state.json"), r#"{"global_step": 499}"#)),
             ("model-00001-of-00002.safetensors is missing", &|t| {
-                drop(t.remove(&format!("{at}/model-00001-of-00002.safetensors")))
+                t.remove(&format!("{at}/model-00001-of-00002.safetensors"))
             }),
-            ("optimizer.pt: does not end", &|t| drop(t.shorten(&format!("{at}/optimizer.pt"), 7))),
-            ("rng_state_0.pth is missing", &|t| drop(t.remove(&format!("{at}/rng_state_0.pth")))),
+            ("optimizer.pt: does not end", &|t| t.shorten(&format!("{at}/optimizer.pt"), 7)),
+            ("rng_state_0.pth is missing", &|t| t.remove(&format!("{at}/rng_state_0.pth"))),
         ],
     );
     tree.write("out/tmp-checkpoint-600/config.json", "{}");

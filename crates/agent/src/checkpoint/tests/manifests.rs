@@ -47,16 +47,8 @@ fn a_damaged_manifest_never_falls_back_to_another_format() {
 
 #[test]
 fn listed_paths_stay_inside() {
-    let listed = [
-        "../out.bin",
-        "/etc/hostname",
-        "sub/../a.bin",
-        "./a.bin",
-        "sub//b.bin",
-        "",
-        "a.bin\", \"bytes\": 1}, {\"path\": \"a.bin",
-    ];
-    for path in listed.into_iter().filter(|path| !path.contains('"')) {
+    let listed = ["../out.bin", "/etc/hostname", "sub/../a.bin", "./a.bin", "sub//b.bin", "sub/", ""];
+    for path in listed {
         let tree = built();
         let entry = serde_json::json!({"path": path, "bytes": 10, "blake3": "00"});
         tree.write(MANIFEST_NAME, serde_json::json!({"version": 1, "step": 1, "files": [entry]}).to_string());
