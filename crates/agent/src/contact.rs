@@ -61,17 +61,22 @@ impl Contact {
             // The new leader may have counted generations differently.
             self.generation = 0;
         }
-        (self.term, self.lease_ms) = (term, lease_ms);
+        self.term = term;
+        if lease_ms > 0 {
+            self.lease_ms = lease_ms;
+        }
         self.answered_at = Some(now);
         Standing::Overtaken
     }
 
-    /// A sync answer to a request sent at `sent_at`.
+    /// A sync answer to a request sent at `sent_at`. `lease_ms` 0 prolongs nothing.
     pub fn answered(&mut self, term: u64, generation: u64, lease_ms: u64, sent_at: u64, now: u64) -> Standing {
         if self.registered(term, lease_ms, now) == Standing::Deposed {
             return Standing::Deposed;
         }
-        self.prolong(sent_at);
+        if lease_ms > 0 {
+            self.prolong(sent_at);
+        }
         if generation < self.generation {
             return Standing::Overtaken;
         }
@@ -157,6 +162,15 @@ mod tests {
         assert_eq!(contact.deadline, Some(200 + LEASE));
         // A new leader may count from anywhere.
         assert_eq!(contact.answered(2, 1, LEASE, 300, 310), Standing::Current);
+    }
+
+    #[test]
+    fn a_server_that_prolongs_nothing_is_not_lost() {
+        let mut contact = Contact::resume(None, "boot");
+        contact.answered(1, 1, LEASE, 0, 0);
+        assert_eq!(contact.answered(1, 2, 0, 20_000, 20_001), Standing::Current);
+        assert_eq!(contact.deadline, Some(LEASE));
+        assert!(contact.is_witness(30_000) && !contact.has_lost_server(30_000));
     }
 
     #[test]

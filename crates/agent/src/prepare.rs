@@ -159,7 +159,7 @@ mod tests {
         launch.run.workdir = Some(dir.path().display().to_string());
         change(&mut launch, &mut order.devices);
         order.launch = Arc::new(launch);
-        units("n1", &[order]).remove(0)
+        units("n1", &[order], |_| None).remove(0)
     }
 
     fn outcome(change: impl FnOnce(&mut Launch, &mut Devices)) -> Result<Preparation, String> {

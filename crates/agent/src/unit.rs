@@ -50,11 +50,13 @@ impl Unit {
     }
 }
 
-/// Groups the orders of `node` into units, sorted by key.
-pub fn units(node: &str, orders: &[Order]) -> Vec<Unit> {
+/// Groups the orders of `node` into units, sorted by key. `known` tells the unit that a rank is already part of: an order
+/// to stop a stray carries no launch, so it cannot say.
+pub fn units(node: &str, orders: &[Order], known: impl Fn(&Order) -> Option<UnitKey>) -> Vec<Unit> {
     let mut units: BTreeMap<UnitKey, Unit> = BTreeMap::new();
     for order in orders {
-        let key = UnitKey { job: order.job, attempt: order.attempt, lead: lead(node, order) };
+        let fresh = || UnitKey { job: order.job, attempt: order.attempt, lead: lead(node, order) };
+        let key = known(order).unwrap_or_else(fresh);
         let member = Member { rank: order.rank, devices: order.devices.clone() };
         match units.get_mut(&key) {
             Some(unit) => {
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn ranks_are_units_of_their_own() {
         let orders = testing::orders(Launcher::Ranks, Action::Prepare);
-        let units = units("n1", &orders);
+        let units = units("n1", &orders, |_| None);
         assert_eq!(units.iter().map(|u| u.key.lead.0).collect::<Vec<_>>(), [2, 3]);
         assert!(units[0].is_first_on_node() && !units[1].is_first_on_node());
     }
@@ -113,10 +115,18 @@ mod tests {
     #[test]
     fn a_launcher_per_node_is_one_unit_led_by_its_lowest_rank() {
         let orders = testing::orders(Launcher::Torchrun, Action::Prepare);
-        let units = units("n1", &orders);
+        let units = units("n1", &orders, |_| None);
         assert_eq!(units.len(), 1);
         assert_eq!(units[0].key.to_string(), "7.1.2");
         assert_eq!(units[0].members.iter().map(|m| m.rank.0).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn a_rank_belongs_to_the_unit_that_is_known_to_hold_it() {
+        let orders = testing::orders(Launcher::Ranks, Action::Prepare);
+        let key = UnitKey { job: JobId(7), attempt: AttemptNo(1), lead: Rank(2) };
+        let units = units("n1", &orders, |_| Some(key));
+        assert_eq!((units.len(), units[0].members.len()), (1, 2));
     }
 
     #[test]
@@ -124,9 +134,9 @@ mod tests {
         let mut orders = testing::orders(Launcher::Mpi, Action::Prepare);
         let stop = Action::Stop { grace: true, deadline: Time(5), why: "drain".into() };
         orders[1].action = stop.clone();
-        assert_eq!(units("n1", &orders)[0].action, stop);
+        assert_eq!(units("n1", &orders, |_| None)[0].action, stop);
         orders[0].action = Action::Stop { grace: false, deadline: Time(9), why: "fault".into() };
-        let Action::Stop { grace, deadline, .. } = units("n1", &orders)[0].action.clone() else { panic!() };
+        let Action::Stop { grace, deadline, .. } = units("n1", &orders, |_| None)[0].action.clone() else { panic!() };
         assert_eq!((grace, deadline), (false, Time(5)));
     }
 }

@@ -201,7 +201,7 @@ mod tests {
         let dir = TempDir::new();
         let root = dir.path().join("ckpt");
         std::fs::create_dir_all(&root).unwrap();
-        let mut unit = crate::unit::units("n1", &testing::orders(Launcher::Ranks, Action::Prepare)).remove(0);
+        let mut unit = crate::unit::units("n1", &testing::orders(Launcher::Ranks, Action::Prepare), |_| None).remove(0);
         let mut launch = (*unit.launch).clone();
         launch.checkpoint.dir = Some(root.display().to_string());
         unit.launch = Arc::new(launch);

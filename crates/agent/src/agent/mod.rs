@@ -19,9 +19,10 @@ use crate::streams::Streaming;
 use crate::unit::{Unit, UnitKey, units};
 use crate::watch::{Seen, Watch};
 use crate::{logs, start};
+use ganger_core::model::ids::{AttemptNo, JobId, Rank};
 use ganger_core::model::job::Exit;
 use ganger_core::model::report::Report;
-use ganger_core::model::wire::agent::StreamAsk;
+use ganger_core::model::wire::agent::{Action, Order, StreamAsk};
 use ganger_runtime::tasks::Tasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -94,6 +95,8 @@ impl Entry {
 struct Agent {
     shared: Arc<Shared>,
     entries: BTreeMap<UnitKey, Entry>,
+    /// As the server last sent them, and grouped into units.
+    orders: Vec<Order>,
     wanted: Vec<Unit>,
     settled: bool,
     began: Instant,
@@ -137,6 +140,9 @@ impl Agent {
     }
 
     async fn reconcile(&mut self) {
+        self.wanted = units(&self.shared.config.node, &self.orders, |order| {
+            self.holder(order.job, order.attempt, order.rank)
+        });
         for unit in &self.wanted {
             if let Some(Entry { stage: Stage::Running { stray_told, .. }, .. }) = self.entries.get_mut(&unit.key) {
                 *stray_told = false;
@@ -147,6 +153,13 @@ impl Agent {
             tracing::debug!(?act, "next");
             self.act(act).await;
         }
+    }
+
+    /// The unit that a rank is part of.
+    fn holder(&self, job: JobId, attempt: AttemptNo, rank: Rank) -> Option<UnitKey> {
+        let mut same = self.entries.iter().filter(|(key, _)| (key.job, key.attempt) == (job, attempt));
+        let found = same.find(|(_, entry)| entry.record.members.iter().any(|member| member.rank == rank));
+        found.map(|(key, _)| *key)
     }
 
     fn known(&self, entry: &Entry) -> Known {
@@ -164,7 +177,7 @@ impl Agent {
 
     fn news(&mut self, news: News) {
         if let Some(orders) = news.orders {
-            self.wanted = units(&self.shared.config.node, &orders);
+            self.orders = orders;
         }
         news.streams.into_iter().for_each(|ask| self.stream(ask));
     }
@@ -275,13 +288,11 @@ impl Agent {
     /// The unit as this agent has it on record.
     fn unit(&self, key: UnitKey) -> Option<Unit> {
         let record = &self.entries.get(&key)?.record;
-        let action = ganger_core::model::wire::agent::Action::Prepare;
-        Some(Unit { key, action, launch: record.launch.clone(), members: record.members.clone() })
+        Some(Unit { key, action: Action::Prepare, launch: record.launch.clone(), members: record.members.clone() })
     }
 
     fn stream(&self, ask: StreamAsk) {
-        let mut same = self.entries.iter().filter(|(key, _)| (key.job, key.attempt) == (ask.job, ask.attempt));
-        let found = same.find(|(_, entry)| entry.record.members.iter().any(|member| member.rank == ask.rank));
+        let found = self.holder(ask.job, ask.attempt, ask.rank).and_then(|key| self.entries.get_key_value(&key));
         let key = UnitKey { job: ask.job, attempt: ask.attempt, lead: ask.rank };
         let (dir, ended): (Option<PathBuf>, _) = match found {
             Some((key, entry)) => {

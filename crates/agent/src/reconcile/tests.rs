@@ -6,7 +6,7 @@ use ganger_core::model::job::Launcher;
 const RUNNING: Stage = Stage::Running { stop: None, stray_told: false };
 
 fn wanted(action: Action) -> Vec<Unit> {
-    crate::unit::units("n1", &testing::orders(Launcher::Torchrun, action))
+    crate::unit::units("n1", &testing::orders(Launcher::Torchrun, action), |_| None)
 }
 
 fn key() -> UnitKey {
@@ -116,6 +116,6 @@ fn an_older_attempt_that_still_lives_keeps_the_next_from_starting() {
 fn two_orders_for_one_device_never_both_start() {
     let mut orders = testing::orders(Launcher::Ranks, Action::Prepare);
     orders[1].devices.gpus = vec![1];
-    let acts = plan(&crate::unit::units("n1", &orders), &BTreeMap::new(), true);
+    let acts = plan(&crate::unit::units("n1", &orders, |_| None), &BTreeMap::new(), true);
     assert!(matches!(&acts[..], [Act::Prepare(_), Act::Refuse { why, .. }] if why.starts_with("GPU 1")), "{acts:?}");
 }

@@ -123,6 +123,7 @@ pub struct SyncReply {
     /// Lower than one seen before: from a deposed leader, to be ignored.
     pub term: u64,
     pub generation: u64,
+    /// 0: what runs is not prolonged, because the node did not confirm a stop in time.
     pub lease_ms: u64,
     /// All reports up to this number are committed.
     pub acknowledged: u64,
