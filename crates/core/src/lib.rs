@@ -7,3 +7,4 @@
 //! `lifecycle` → `scheduler`, `check`.
 pub mod lifecycle;
 pub mod model;
+pub mod scheduler;
