@@ -1,16 +1,16 @@
-//! The one binary: parses, prints, exits.
+//! The one binary: looks at its first word and hands over to the role that it names.
+
+mod example;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).take(3).collect();
-    match arguments.as_slice() {
-        [role, dir] if role == "keeper" => ganger_agent::keeper::main(Path::new(dir)),
-        [role, dir] if role == "launch" => ganger_agent::keeper::launch_main(Path::new(dir)),
-        _ => {
-            eprintln!("ganger: unknown command; this build has the hidden roles `keeper DIR` and `launch DIR` only");
-            ExitCode::from(2)
-        }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.split_first() {
+        Some((role, [dir])) if role == "keeper" => ganger_agent::keeper::main(Path::new(dir)),
+        Some((role, [dir])) if role == "launch" => ganger_agent::keeper::launch_main(Path::new(dir)),
+        Some((role, rest)) if role == "example" => example::main(rest),
+        _ => ExitCode::from(2),
     }
 }
