@@ -3,4 +3,5 @@
 //! It carries out steps that were decided elsewhere and reports facts that only a node can know. It never chooses
 //! what runs where.
 
+pub mod checkpoint;
 pub mod keeper;

@@ -143,6 +143,7 @@ pub enum Blocker {
         workers: u32,
         level: Level,
         best: u32,
+        best_gpus: u32,
         placeable: u32,
         domain: String,
     },
@@ -192,7 +193,11 @@ impl fmt::Display for Blocker {
                 write!(f, "its group {name} has {present} of {size} jobs: all of them start together")
             }
             Blocker::QueueLimit { queue, resource, used, asks, limit } => {
-                write!(f, "queue {queue} would hold {} {resource} ({used} used + {asks} asked), limit {limit}", used + asks)
+                write!(
+                    f,
+                    "queue {queue} would hold {} {resource} ({used} used + {asks} asked), limit {limit}",
+                    used + asks
+                )
             }
             Blocker::Unsatisfiable { text } => write!(f, "can never run: {text}"),
             Blocker::Health { workers, placeable, out } => write!(

@@ -54,9 +54,7 @@ pub fn closed_gate(cluster: &Cluster, job: &Job, now: Time) -> Option<Blocker> {
 /// A group starts only when all of its jobs are there; once it has run, what is left of it restarts as it is.
 fn incomplete_group(cluster: &Cluster, job: &Job) -> Option<Blocker> {
     let group = job.spec.group.as_ref()?;
-    let members = cluster.jobs.values().filter(|other| {
-        other.spec.group.as_ref().is_some_and(|g| g.name == group.name)
-    });
+    let members = cluster.jobs.values().filter(|other| other.spec.group.as_ref().is_some_and(|g| g.name == group.name));
     let (mut present, mut ran) = (0, false);
     for member in members {
         present += 1;

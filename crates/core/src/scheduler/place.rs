@@ -183,10 +183,12 @@ impl Search<'_, '_> {
     fn in_one_node(&self) -> Option<Vec<Share>> {
         if self.spec.topology.ranks_per_island.is_some() || self.spec.shape.gpus == 0 {
             let node = self.candidates().min_by_key(|node| self.tightness(*node, Cell::whole(self.machine(*node))))?;
-            return Some(vec![match self.spec.topology.ranks_per_island.is_some() && spans_nodes(self.machine(node)) {
-                true => self.island_share(node, self.workers),
-                false => self.share(node, Cell::whole(self.machine(node)), self.workers),
-            }]);
+            return Some(vec![
+                match self.spec.topology.ranks_per_island.is_some() && spans_nodes(self.machine(node)) {
+                    true => self.island_share(node, self.workers),
+                    false => self.share(node, Cell::whole(self.machine(node)), self.workers),
+                },
+            ]);
         }
         let deepest = self.candidates().map(|node| self.machine(node).partitions().len()).max()?;
         for depth in 0..deepest.max(1) {
@@ -300,10 +302,8 @@ impl Search<'_, '_> {
 
     fn in_one_spine(&self) -> Option<Vec<Share>> {
         let spines = 0..self.tree.spines.len();
-        let (_, spine) = spines
-            .map(|spine| (self.spine_capacity(spine), spine))
-            .filter(|(cap, _)| *cap >= self.workers)
-            .min()?;
+        let (_, spine) =
+            spines.map(|spine| (self.spine_capacity(spine), spine)).filter(|(cap, _)| *cap >= self.workers).min()?;
         self.fill_spine(spine, self.workers)
     }
 

@@ -321,14 +321,13 @@ impl<'s, 'a> Estimate<'s, 'a> {
 
     /// Takes the offer with the least cost per worker gained; of equals the one whose victims are youngest.
     fn take_cheapest(&mut self) -> Option<()> {
-        let (_, offer) = self
-            .offers
-            .iter()
-            .filter_map(|(node, offer)| offer.as_ref().map(|offer| (*node, offer)))
-            .min_by(|(n, a), (m, b)| {
-                let (left, right) = (a.cost * u128::from(b.gain), b.cost * u128::from(a.gain));
-                left.cmp(&right).then(b.youngest.cmp(&a.youngest)).then(n.cmp(m))
-            })?;
+        let (_, offer) =
+            self.offers.iter().filter_map(|(node, offer)| offer.as_ref().map(|offer| (*node, offer))).min_by(
+                |(n, a), (m, b)| {
+                    let (left, right) = (a.cost * u128::from(b.gain), b.cost * u128::from(a.gain));
+                    left.cmp(&right).then(b.youngest.cmp(&a.youngest)).then(n.cmp(m))
+                },
+            )?;
         let leaving = offer.victims.clone();
         let mut touched = BTreeSet::new();
         for index in leaving {
@@ -403,4 +402,3 @@ pub fn legal_victims(session: &Session<'_>, claimant: &JobSpec) -> (usize, u64) 
     });
     legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().gpus))
 }
-

@@ -96,9 +96,8 @@ impl<'a> Session<'a> {
             let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
             let there = ending.clone().flat_map(|held| held.places.iter()).filter(|p| nodes.contains(&p.node));
             let freed = memory_of(there);
-            let conditional = ending
-                .clone()
-                .any(|held| held.assumed && held.places.iter().any(|place| nodes.contains(&place.node)));
+            let conditional =
+                ending.clone().any(|held| held.assumed && held.places.iter().any(|place| nodes.contains(&place.node)));
             let end = self.expected_end(job, start).0;
             let reservation = Reservation { job: job.id, start, places, conditional };
             self.reserved.push(Reserved { reservation, freed, end });

@@ -21,6 +21,9 @@ impl Room {
         let mut room = Room::empty_machine(&node.machine);
         room.gpus = node.mask(|device| device == Device::Free);
         room.cpus = room.cpus.difference(&node.cpus_used);
+        for stray in &node.strays {
+            room.cpus = room.cpus.difference(&stray.cpus);
+        }
         for (free, used) in room.memory.iter_mut().zip(&node.memory_used) {
             *free = free.saturating_sub(*used);
         }

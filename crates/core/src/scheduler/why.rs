@@ -9,7 +9,7 @@ use super::place::{Miss, place_gang};
 use super::{Session, Unit, amount_of, order, preempt};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
-use crate::model::ids::{AttemptNo, JobId};
+use crate::model::ids::JobId;
 use crate::model::job::{Job, JobSpec, JobState, Level};
 use crate::model::node::{HealthState, Node};
 use crate::model::queue::ancestry;
@@ -40,37 +40,16 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
 pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
     let mut with = cluster.clone();
     let id = JobId(cluster.next_job.max(1));
-    with.jobs.insert(id, Arc::new(new_job(id, spec, now)));
-    why(&with, id, now).unwrap_or_else(|| not_waiting(&new_job(id, spec, now)))
-}
-
-fn new_job(id: JobId, spec: &Arc<JobSpec>, now: Time) -> Job {
-    Job {
-        id,
-        spec: spec.clone(),
-        owner: Default::default(),
-        submitted_at: now,
-        state: JobState::Pending,
-        state_since: now,
-        held_by: None,
-        not_before: Time(0),
-        attempts: AttemptNo(0),
-        attempt: None,
-        checkpoint: None,
-        evictions: 0,
-        failures: 0,
-        started_at: None,
-        ended_at: None,
-        note: None,
-        exit_code: None,
-        gpu_us: 0,
-    }
+    with.jobs.insert(id, Arc::new(Job::new(id, spec.clone(), Default::default(), now)));
+    why(&with, id, now).unwrap_or_else(|| not_waiting(&Job::new(id, spec.clone(), Default::default(), now)))
 }
 
 fn not_waiting(job: &Job) -> Why {
     let summary = match (&job.attempt, &job.note) {
         (_, Some(note)) => format!("{}: {note}", job.state),
-        (Some(attempt), None) => format!("{} as attempt {} with {} workers", job.state, attempt.number, attempt.workers.len()),
+        (Some(attempt), None) => {
+            format!("{} as attempt {} with {} workers", job.state, attempt.number, attempt.workers.len())
+        }
         (None, None) => job.state.to_string(),
     };
     Why {
@@ -109,7 +88,11 @@ fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &
         None if starts => "starts with the next decision".to_string(),
         None => "nothing speaks against it".to_string(),
     };
-    let ahead: Vec<String> = units[..turn].iter().flatten().map(|j| format!("{} ({}, job {})", j.spec.name, j.spec.priority, j.id)).collect();
+    let ahead: Vec<String> = units[..turn]
+        .iter()
+        .flatten()
+        .map(|j| format!("{} ({}, job {})", j.spec.name, j.spec.priority, j.id))
+        .collect();
     Why {
         summary,
         reason,
@@ -174,7 +157,9 @@ fn queue_gates<'a>(session: &Session<'a>, unit: &Unit<'a>, job: &'a Job) -> Vec<
             let words: Vec<String> = parts
                 .into_iter()
                 .filter_map(|(name, limit)| Some((name, limit?)))
-                .map(|(name, l)| format!("{name} {} used + {} asked of {l}", amount_of(used, name), amount_of(asks, name)))
+                .map(|(name, l)| {
+                    format!("{name} {} used + {} asked of {l}", amount_of(used, name), amount_of(asks, name))
+                })
                 .collect();
             let text = if words.is_empty() { "no limit".to_string() } else { words.join(", ") };
             let passed = !matches!(&over, Some(Blocker::QueueLimit { queue, .. }) if queue == path);
@@ -224,7 +209,8 @@ fn room_verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, Stri
     if workers > 0 {
         return (9, format!("room for {} workers", workers.min(spec.gang.workers)));
     }
-    let short: Vec<&str> = ["GPUs", "CPUs", "memory"].into_iter().zip(by).filter(|(_, n)| *n == 0).map(|(name, _)| name).collect();
+    let short: Vec<&str> =
+        ["GPUs", "CPUs", "memory"].into_iter().zip(by).filter(|(_, n)| *n == 0).map(|(name, _)| name).collect();
     (8, format!("no room for one worker: short of free {}", short.join(" and ")))
 }
 
@@ -322,7 +308,9 @@ fn preemption(session: &Session<'_>, spec: &JobSpec, blocker: Option<&Blocker>) 
         Some(Blocker::Yielding { victims, .. }) => format!("{victims} jobs were asked to leave for it"),
         Some(Blocker::Unsatisfiable { .. }) => "no one is stopped for a job that can never run".to_string(),
         _ if victims == 0 => "no running job may be stopped for it".to_string(),
-        _ => format!("{victims} running jobs with {gpus} GPUs may be stopped for it; stopping them would not make it fit"),
+        _ => format!(
+            "{victims} running jobs with {gpus} GPUs may be stopped for it; stopping them would not make it fit"
+        ),
     }
 }
 
@@ -340,7 +328,10 @@ fn topology_text(spec: &JobSpec, miss: &Miss) -> String {
 pub fn never_text(spec: &JobSpec, miss: &Miss) -> String {
     let workers = spec.gang.workers;
     if let Some(level) = miss.level {
-        return format!("no {level} of the whole cluster holds {workers} workers, the largest ({}) holds {}", miss.best_domain, miss.best);
+        return format!(
+            "no {level} of the whole cluster holds {workers} workers, the largest ({}) holds {}",
+            miss.best_domain, miss.best
+        );
     }
     let shape = spec.shape.resources();
     format!(

@@ -349,6 +349,19 @@ mod tests {
     }
 
     #[test]
+    fn the_last_words_of_a_peer_count_though_it_has_closed() {
+        for speaks_from_behind in [true, false] {
+            let ((mut before, previous), (next, mut after)) = (pair(), pair());
+            let mut ring = Ring::new(0, 4, Some(Neighbours { previous, next }), Duration::from_secs(20));
+            let speaker = if speaks_from_behind { &mut before } else { &mut after };
+            speaker.write_all(&header(LOST, 2, 0)).unwrap();
+            speaker.shutdown(std::net::Shutdown::Both).unwrap();
+            let error = ring.barrier().unwrap_err();
+            assert!(matches!(error, TrainError::PeerLost { rank: 2, .. }), "{error}");
+        }
+    }
+
+    #[test]
     fn a_rank_out_of_step_is_noticed() {
         let errors = on_all(rings(2), |mut ring| {
             let mut values = vec![0.0; 4 + 2 * ring.rank];
