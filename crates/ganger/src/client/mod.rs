@@ -69,9 +69,11 @@ impl Api {
         Ok(self.client.post(&job_path(job, &format!("/{verb}")), &empty()).await?)
     }
 
-    pub async fn logs(&self, job: &str, rank: u32, attempt: Option<u32>, follow: bool) -> Answer<ByteStream> {
+    /// The log of one rank from a byte on; `attempt`: the newest unless given.
+    pub async fn logs(&self, job: &str, rank: u32, attempt: Option<u32>, follow: bool, from: u64) -> Answer<ByteStream> {
         let attempt = attempt.map(|attempt| format!("&attempt={attempt}")).unwrap_or_default();
-        Ok(self.client.stream(&job_path(job, &format!("/logs?rank={rank}{attempt}&follow={follow}"))).await?)
+        let path = job_path(job, &format!("/logs?rank={rank}{attempt}&follow={follow}&from_byte={from}"));
+        Ok(self.client.stream(&path).await?)
     }
 
     pub async fn exec(&self, job: &str, rank: u32, request: &ExecRequest) -> Answer<Duplex> {
