@@ -160,6 +160,14 @@ pub struct Stream {
     pub output: StreamOutput,
 }
 
+impl Stream {
+    /// The connection itself, for a relay that passes the frames on untouched.
+    #[must_use]
+    pub fn into_raw(self) -> (BufReader<OwnedReadHalf>, OwnedWriteHalf) {
+        (self.output.reader, self.input.writer)
+    }
+}
+
 /// The way to the process.
 #[derive(Debug)]
 pub struct StreamInput {
