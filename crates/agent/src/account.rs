@@ -25,9 +25,10 @@ impl Account {
     }
 
     fn from_files(owner: &Owner, passwd: &str, group: &str) -> Account {
-        let entry = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| {
-            fields.len() >= 7 && fields[2].parse() == Ok(owner.uid)
-        });
+        let entry = passwd
+            .lines()
+            .map(|line| line.split(':').collect::<Vec<_>>())
+            .find(|fields| fields.len() >= 7 && fields[2].parse() == Ok(owner.uid));
         let field = |at: usize| entry.as_ref().map(|fields| fields[at]).filter(|text| !text.is_empty());
         let name = field(0).unwrap_or(&owner.user).to_string();
         Account {

@@ -21,7 +21,9 @@ const SPENT_LINES: usize = 512;
 pub enum JournalError {
     #[error("cannot {action} the journal {path}: {source}; it holds the reports that the server does not have yet")]
     File { action: &'static str, path: PathBuf, source: std::io::Error },
-    #[error("journal {path}, line {line}: {why}; move the file away to start a new one: reports that the server has not seen are lost with it, and living or ended workers are told again")]
+    #[error(
+        "journal {path}, line {line}: {why}; move the file away to start a new one: reports that the server has not seen are lost with it, and living or ended workers are told again"
+    )]
     Damaged { path: PathBuf, line: usize, why: String },
 }
 

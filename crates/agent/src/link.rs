@@ -212,7 +212,9 @@ mod tests {
         for failures in 0..40 {
             let wait = backoff("n0", failures);
             assert_eq!(wait, backoff("n0", failures));
-            assert!(wait >= Duration::from_millis(BACKOFF_FIRST_MS / 2) && wait <= Duration::from_millis(BACKOFF_LAST_MS));
+            assert!(
+                wait >= Duration::from_millis(BACKOFF_FIRST_MS / 2) && wait <= Duration::from_millis(BACKOFF_LAST_MS)
+            );
         }
         assert!(backoff("n0", 30) >= Duration::from_millis(BACKOFF_LAST_MS / 2));
         assert!((0..20).any(|failures| backoff("n0", failures) != backoff("n1", failures)));

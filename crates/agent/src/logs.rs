@@ -63,7 +63,9 @@ pub fn output_path(pattern: &str, key: UnitKey, name: &str, workdir: &Path) -> P
 /// Why there is no link, for people; the log itself is not touched.
 pub fn link(link: &Path, log: &Path, logs: &Path, account: &Account) -> Result<(), String> {
     let fail = |why: String| format!("no link {} to the log: {why}", link.display());
-    let (Some(dir), Some(name)) = (link.parent(), link.file_name()) else { return Err(fail("it names no file".into())) };
+    let (Some(dir), Some(name)) = (link.parent(), link.file_name()) else {
+        return Err(fail("it names no file".into()));
+    };
     // The open directory is what is checked and used, so it cannot be exchanged in between.
     let dir: OwnedFd = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| fail(error.to_string()))?;

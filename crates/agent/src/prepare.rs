@@ -183,7 +183,9 @@ mod tests {
             assert!(why.contains(expected), "{expected}: {why}");
         };
         refused("GPU 8 does not exist", &|_, devices| devices.gpus = vec![8]);
-        refused("CPUs 900-903 do not exist", &|_, devices| devices.cpus = ganger_core::model::cpuset::CpuSet::range(900, 904));
+        refused("CPUs 900-903 do not exist", &|_, devices| {
+            devices.cpus = ganger_core::model::cpuset::CpuSet::range(900, 904)
+        });
         refused("socket 9 does not exist", &|_, devices| devices.memory = vec![(9, 1)]);
         refused("workdir /nonexistent", &|launch, _| launch.run.workdir = Some("/nonexistent".into()));
         refused("is not a directory", &|launch, _| launch.run.workdir = Some("/proc/version".into()));
@@ -206,6 +208,9 @@ mod tests {
         let mut unit = unit(&dir, |launch, _| launch.checkpoint.dir = Some(root.display().to_string()));
         unit.key.lead.0 = 0;
         let found = prepare(&unit, &inventory).unwrap().found;
-        assert!(matches!(&found, Some(Report::Checkpoint { step: 12, path, .. }) if path.ends_with("step-000012")), "{found:?}");
+        assert!(
+            matches!(&found, Some(Report::Checkpoint { step: 12, path, .. }) if path.ends_with("step-000012")),
+            "{found:?}"
+        );
     }
 }

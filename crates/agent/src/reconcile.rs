@@ -24,7 +24,9 @@ pub enum Stage {
         stray_told: bool,
     },
     /// Nothing of it is left. `acknowledged`: the server knows.
-    Ended { acknowledged: bool },
+    Ended {
+        acknowledged: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,12 +116,7 @@ fn stop_act(key: UnitKey, grace: bool, deadline: Time, asked: Option<StopAsked>)
     }
 }
 
-fn without_record(
-    unit: &Unit,
-    known: &BTreeMap<UnitKey, Known>,
-    starting: &[&Unit],
-    settled: bool,
-) -> Option<Act> {
+fn without_record(unit: &Unit, known: &BTreeMap<UnitKey, Known>, starting: &[&Unit], settled: bool) -> Option<Act> {
     let key = unit.key;
     match &unit.action {
         Action::Prepare => Some(match conflict(unit, known, starting) {

@@ -57,7 +57,9 @@ impl Layout {
     /// # Errors
     /// A directory cannot be made.
     pub fn create(&self) -> std::io::Result<()> {
-        [self.root.clone(), self.workers(), self.root.join("exchange"), self.logs()].iter().try_for_each(|dir| pass(dir))
+        [self.root.clone(), self.workers(), self.root.join("exchange"), self.logs()]
+            .iter()
+            .try_for_each(|dir| pass(dir))
     }
 
     pub fn lock(&self) -> PathBuf {

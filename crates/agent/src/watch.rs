@@ -221,7 +221,8 @@ mod tests {
         let reports = announced.reports();
         assert!(matches!(&reports[..], [Report::Checkpoint { step: 10, .. }]), "{reports:?}");
         // The rest of the cut line arrives, and names nothing that is there.
-        std::fs::write(&file, format!("CHECKPOINT 10 {0}\nCHECKPOINT 10 {0}\nCHECKPOINT 11 /none\n", good.display())).unwrap();
+        std::fs::write(&file, format!("CHECKPOINT 10 {0}\nCHECKPOINT 10 {0}\nCHECKPOINT 11 /none\n", good.display()))
+            .unwrap();
         let reports = announced.reports();
         assert!(matches!(&reports[..], [Report::CheckpointRejected { path, .. }] if path == "/none"), "{reports:?}");
         // After the next attempt was let in, this one's announcements no longer count.
@@ -229,6 +230,9 @@ mod tests {
         let late = save(&fence.checkpoint_dir(), 12);
         announce::append(&file, 12, &late).unwrap();
         let reports = announced.reports();
-        assert!(matches!(&reports[..], [Report::CheckpointRejected { why, .. }] if why.contains("attempt 2")), "{reports:?}");
+        assert!(
+            matches!(&reports[..], [Report::CheckpointRejected { why, .. }] if why.contains("attempt 2")),
+            "{reports:?}"
+        );
     }
 }

@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn refusals_are_wrong_requests_and_server_faults_are_failures() {
-        let refused = |status| HttpError::Refused { status, code: "x".into(), message: "no".into(), field: Some("time".into()) };
+        let refused =
+            |status| HttpError::Refused { status, code: "x".into(), message: "no".into(), field: Some("time".into()) };
         assert_eq!(Failure::from(refused(StatusCode::NOT_FOUND)), Failure::wrong("time: no"));
         assert_eq!(Failure::from(refused(StatusCode::INTERNAL_SERVER_ERROR)).code, 1);
     }

@@ -111,12 +111,18 @@ mod tests {
 
     #[test]
     fn arguments_and_variables_are_taken_as_they_are_written() {
-        let job = parse("name: j\ncommand: [sleep, 007, 1.50, yes]\nenv: {A: 010, B: true, C: 1e3}\nresources: {memory: 1024}").unwrap();
+        let job = parse(
+            "name: j\ncommand: [sleep, 007, 1.50, yes]\nenv: {A: 010, B: true, C: 1e3}\nresources: {memory: 1024}",
+        )
+        .unwrap();
         let Command::Arguments(arguments) = job.command else { panic!("a list") };
         assert_eq!(arguments, ["sleep", "007", "1.50", "yes"]);
         assert_eq!(job.env.values().collect::<Vec<_>>(), ["010", "true", "1e3"]);
         assert_eq!(job.resources.unwrap().memory.as_deref(), Some("1024"));
-        assert_eq!(parse("name: j\ncommand: python train.py").unwrap().command, Command::Line("python train.py".into()));
+        assert_eq!(
+            parse("name: j\ncommand: python train.py").unwrap().command,
+            Command::Line("python train.py".into())
+        );
     }
 
     #[test]

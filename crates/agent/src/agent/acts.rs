@@ -6,8 +6,8 @@ use crate::keeper::protocol::Target;
 use crate::prepare::{Preparation, prepare};
 use crate::reconcile::{Act, Stage, StopAsked};
 use crate::record::Record;
-use crate::start::{self, Ground, launch_file};
 use crate::signals::TERM;
+use crate::start::{self, Ground, launch_file};
 use crate::unit::{Unit, UnitKey};
 use ganger_core::model::job::{Exit, Launcher};
 use ganger_core::model::report::Report;
@@ -150,7 +150,8 @@ impl Agent {
         }
         tracing::warn!(unit = %key, "it runs, but no order names it: it is left alone");
         for member in &entry.record.members {
-            let gpus = member.devices.gpus.iter().fold(0, |mask, gpu| mask | 1u64.checked_shl((*gpu).into()).unwrap_or(0));
+            let gpus =
+                member.devices.gpus.iter().fold(0, |mask, gpu| mask | 1u64.checked_shl((*gpu).into()).unwrap_or(0));
             let (job, attempt, rank, cpus) = (key.job, key.attempt, member.rank, member.devices.cpus);
             self.outbox.push((None, Report::Stray { job, attempt, rank, gpus, cpus }));
         }

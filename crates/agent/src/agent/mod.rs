@@ -140,9 +140,8 @@ impl Agent {
     }
 
     async fn reconcile(&mut self) {
-        self.wanted = units(&self.shared.config.node, &self.orders, |order| {
-            self.holder(order.job, order.attempt, order.rank)
-        });
+        self.wanted =
+            units(&self.shared.config.node, &self.orders, |order| self.holder(order.job, order.attempt, order.rank));
         for unit in &self.wanted {
             if let Some(Entry { stage: Stage::Running { stray_told, .. }, .. }) = self.entries.get_mut(&unit.key) {
                 *stray_told = false;
@@ -295,9 +294,7 @@ impl Agent {
         let found = self.holder(ask.job, ask.attempt, ask.rank).and_then(|key| self.entries.get_key_value(&key));
         let key = UnitKey { job: ask.job, attempt: ask.attempt, lead: ask.rank };
         let (dir, ended): (Option<PathBuf>, _) = match found {
-            Some((key, entry)) => {
-                (entry.is_live().then(|| self.shared.layout.worker(*key)), entry.ended.subscribe())
-            }
+            Some((key, entry)) => (entry.is_live().then(|| self.shared.layout.worker(*key)), entry.ended.subscribe()),
             None => (None, signal::channel(true).1),
         };
         let streaming = Streaming {

@@ -34,7 +34,8 @@ impl<'a> Group<'a> {
     }
 
     fn text(&self) -> String {
-        let run = |(first, last): &(&str, &str)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+        let run =
+            |(first, last): &(&str, &str)| if first == last { first.to_string() } else { format!("{first}-{last}") };
         match self.runs.as_slice() {
             [] => self.prefix.to_string(),
             [(first, last)] if first == last => format!("{}{first}", self.prefix),

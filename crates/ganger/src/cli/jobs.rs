@@ -12,7 +12,9 @@ pub struct Submit {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Ctrl-C once cancels the job, twice leaves it to itself.\n\nExample: ganger run --gpus 8 -N 2 --time 1h -- torchrun train.py")]
+#[command(
+    after_help = "Ctrl-C once cancels the job, twice leaves it to itself.\n\nExample: ganger run --gpus 8 -N 2 --time 1h -- torchrun train.py"
+)]
 pub struct Run {
     /// Name of the job; without it the command's.
     #[arg(short = 'J', long)]

@@ -102,9 +102,7 @@ pub enum Verb {
     /// Run the scheduler on scenarios and snapshots, without a cluster.
     Sim(SimArgs),
     /// Print the completions of a shell.
-    Completions {
-        shell: clap_complete::Shell,
-    },
+    Completions { shell: clap_complete::Shell },
     /// Write the manual pages into a directory.
     Man {
         #[arg(value_name = "DIR")]

@@ -70,7 +70,14 @@ impl Api {
     }
 
     /// The log of one rank from a byte on; `attempt`: the newest unless given.
-    pub async fn logs(&self, job: &str, rank: u32, attempt: Option<u32>, follow: bool, from: u64) -> Answer<ByteStream> {
+    pub async fn logs(
+        &self,
+        job: &str,
+        rank: u32,
+        attempt: Option<u32>,
+        follow: bool,
+        from: u64,
+    ) -> Answer<ByteStream> {
         let attempt = attempt.map(|attempt| format!("&attempt={attempt}")).unwrap_or_default();
         let path = job_path(job, &format!("/logs?rank={rank}{attempt}&follow={follow}&from_byte={from}"));
         Ok(self.client.stream(&path).await?)
@@ -169,7 +176,10 @@ mod tests {
     #[test]
     fn paths_are_encoded() {
         assert_eq!(job_path("a/b c", "/why"), "/v1/jobs/a%2Fb%20c/why");
-        assert_eq!(query(&[("queue", Some("research/nlp")), ("user", None), ("all", Some("true"))]), "?queue=research%2Fnlp&all=true");
+        assert_eq!(
+            query(&[("queue", Some("research/nlp")), ("user", None), ("all", Some("true"))]),
+            "?queue=research%2Fnlp&all=true"
+        );
         assert_eq!(query(&[("user", None)]), "");
     }
 }

@@ -29,15 +29,15 @@ pub fn own_folder() -> Option<PathBuf> {
 pub fn write(folder: &Path, record: &Record) -> Result<(), String> {
     datadir::create_private(folder).map_err(|error| error.to_string())?;
     let text = serde_json::to_vec_pretty(record).map_err(|error| error.to_string())?;
-    datadir::write_atomic(&folder.join(format!("{}.json", record.port)), &text, 0o600).map_err(|error| error.to_string())
+    datadir::write_atomic(&folder.join(format!("{}.json", record.port)), &text, 0o600)
+        .map_err(|error| error.to_string())
 }
 
 /// All records, the newest first. What cannot be read is passed over: it only costs a flag.
 pub fn read(folder: &Path) -> Vec<Record> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut records: Vec<Record> = entries
-        .filter_map(|entry| serde_json::from_slice(&std::fs::read(entry.ok()?.path()).ok()?).ok())
-        .collect();
+    let mut records: Vec<Record> =
+        entries.filter_map(|entry| serde_json::from_slice(&std::fs::read(entry.ok()?.path()).ok()?).ok()).collect();
     records.sort_by_key(|record| (std::cmp::Reverse(record.started_at_ms), record.port));
     records
 }

@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 
 pub async fn run(command: CheckpointCommand, server: Option<&str>) -> Result<(), Failure> {
     let CheckpointCommand::Announce { step, path } = command;
-    let path = std::path::absolute(&path).map_err(|error| Failure::wrong(format!("cannot use {}: {error}", path.display())))?;
+    let path = std::path::absolute(&path)
+        .map_err(|error| Failure::wrong(format!("cannot use {}: {error}", path.display())))?;
     if !path.exists() {
         return Err(Failure::wrong(format!("cannot announce {}: it does not exist", path.display())));
     }
     if let Some(ack) = std::env::var_os("GANGER_CHECKPOINT_ACK").map(PathBuf::from) {
         return append(&ack, step, &path);
     }
-    let outside = || Failure::wrong("GANGER_JOB_ID and GANGER_ATTEMPT are not set: this command is for programs inside a job");
+    let outside =
+        || Failure::wrong("GANGER_JOB_ID and GANGER_ATTEMPT are not set: this command is for programs inside a job");
     let job = std::env::var("GANGER_JOB_ID").map_err(|_| outside())?;
     let attempt = std::env::var("GANGER_ATTEMPT").ok().and_then(|n| n.parse().ok()).ok_or_else(outside)?;
     let announce = CheckpointAnnounce { attempt, step, path: path.display().to_string() };

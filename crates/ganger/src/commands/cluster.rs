@@ -15,6 +15,10 @@ pub async fn run(api: &Api, command: ApplyCommand) -> Result<(), Failure> {
     if !parsed.uplink.is_empty() {
         say("note: `uplink` is checked, but nothing is placed by it yet");
     }
-    say(format!("applied: {} placed, {}", count(plan.placements.len() as u64, "node"), count(plan.settings.len() as u64, "setting")));
+    say(format!(
+        "applied: {} placed, {}",
+        count(plan.placements.len() as u64, "node"),
+        count(plan.settings.len() as u64, "setting")
+    ));
     Ok(())
 }

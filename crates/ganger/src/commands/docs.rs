@@ -13,11 +13,13 @@ pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 
 /// `ganger.1` and one page for each command, as `ganger-jobs.1`.
 pub fn man(dir: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(dir).map_err(|error| Failure::failed(format!("cannot create {}: {error}", dir.display())))?;
+    std::fs::create_dir_all(dir)
+        .map_err(|error| Failure::failed(format!("cannot create {}: {error}", dir.display())))?;
     let pages = pages()?;
     for (name, page) in &pages {
         let path = dir.join(name);
-        std::fs::write(&path, page).map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+        std::fs::write(&path, page)
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
     }
     say(format!("wrote {} pages to {}", pages.len(), dir.display()));
     Ok(())
@@ -36,15 +38,18 @@ fn pages() -> Result<Vec<(String, Vec<u8>)>, Failure> {
 fn collect(command: &Command, parent: &str, pages: &mut Vec<(String, Vec<u8>)>) -> Result<(), Failure> {
     let name = format!("{parent}-{}", command.get_name());
     pages.push(page(command, &name)?);
-    command.get_subcommands().filter(|command| command.get_name() != "help").try_for_each(|sub| collect(sub, &name, pages))
+    command
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help")
+        .try_for_each(|sub| collect(sub, &name, pages))
 }
 
 fn page(command: &Command, name: &str) -> Result<(String, Vec<u8>), Failure> {
-    let named: String = name.to_string();
     let mut text = Vec::new();
-    let man = clap_mangen::Man::new(command.clone().name(named.clone()));
-    man.render(&mut text).map_err(|error| Failure::failed(format!("cannot make the page of {named}: {error}")))?;
-    Ok((format!("{named}.1"), text))
+    // `build` has given each command its full name, `ganger-queues-apply`.
+    let made = clap_mangen::Man::new(command.clone()).render(&mut text);
+    made.map_err(|error| Failure::failed(format!("cannot make the page of {name}: {error}")))?;
+    Ok((format!("{name}.1"), text))
 }
 
 #[cfg(test)]

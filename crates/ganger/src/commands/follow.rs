@@ -24,7 +24,8 @@ pub async fn copy(api: &Api, logs: &Logs) -> Result<(), Failure> {
     let mut copies = start(api, logs);
     let mut worst = Ok(());
     while let Some(ended) = copies.join_next().await {
-        let outcome = ended.unwrap_or_else(|error| Err(Failure::failed(format!("the copy of a log broke off: {error}"))));
+        let outcome =
+            ended.unwrap_or_else(|error| Err(Failure::failed(format!("the copy of a log broke off: {error}"))));
         if worst.is_ok() {
             worst = outcome;
         }
@@ -74,7 +75,13 @@ async fn copy_rank(api: &Api, logs: &Logs, rank: u32, prefix_width: Option<usize
 }
 
 /// Copies from byte `at` until the end, or until it breaks off: then says why.
-async fn copy_from(api: &Api, logs: &Logs, rank: u32, at: &mut u64, lines: &mut Lines) -> Result<Option<String>, Failure> {
+async fn copy_from(
+    api: &Api,
+    logs: &Logs,
+    rank: u32,
+    at: &mut u64,
+    lines: &mut Lines,
+) -> Result<Option<String>, Failure> {
     let mut stream = match api.logs(&logs.job, rank, logs.attempt, logs.follow, *at).await {
         Ok(stream) => stream,
         Err(failure) if *at > 0 && failure.code == 1 => return Ok(Some(failure.message)),

@@ -8,9 +8,10 @@ use ganger_agent::keeper::protocol::ExecExit;
 use ganger_core::model::wire::api::ExecRequest;
 use ganger_runtime::http::Duplex;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use std::io::{IsTerminal, Write};
-use tokio::io::{AsyncReadExt, WriteHalf};
+use std::io::{IsTerminal, Read, Write};
+use tokio::io::WriteHalf;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 pub async fn exec(api: &Api, args: Exec) -> Result<(), Failure> {
     let request = ExecRequest { command: args.command, pty: args.pty };
@@ -60,17 +61,16 @@ async fn pump(stream: Duplex, pty: bool) -> Result<ExecExit, Failure> {
 
 async fn send_input(mut to: WriteHalf<Duplex>, pty: bool) {
     let Ok(mut resized) = signal(SignalKind::window_change()) else { return };
-    let mut stdin = tokio::io::stdin();
-    let mut buffer = vec![0; 16 * 1024];
+    let mut typed = read_stdin();
     loop {
         let sent = tokio::select! {
-            read = stdin.read(&mut buffer) => match read {
-                Ok(0) | Err(_) => {
+            bytes = typed.recv() => match bytes {
+                Some(bytes) => frames::input(&mut to, &bytes).await,
+                None => {
                     // An empty frame is the end of input; the other side going away first is fine.
                     let _ = frames::input(&mut to, &[]).await;
                     return std::future::pending().await;
                 }
-                Ok(n) => frames::input(&mut to, &buffer[..n]).await,
             },
             _ = resized.recv(), if pty => send_size(&mut to).await,
         };
@@ -78,6 +78,26 @@ async fn send_input(mut to: WriteHalf<Duplex>, pty: bool) {
             return;
         }
     }
+}
+
+/// Reads standard input on a thread of its own: such a read cannot be taken back, and nobody waits for this one.
+fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
+    let (send, typed) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 16 * 1024];
+        loop {
+            match std::io::stdin().read(&mut buffer) {
+                Ok(n) if n > 0 => {
+                    if send.blocking_send(buffer[..n].to_vec()).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    });
+    typed
 }
 
 async fn send_size(to: &mut WriteHalf<Duplex>) -> std::io::Result<()> {

@@ -19,7 +19,8 @@ pub struct Submitter {
 impl Submitter {
     pub fn of_process() -> Result<Submitter, Failure> {
         let fail = |error| Failure::failed(format!("cannot tell the current directory: {error}"));
-        let env = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let env =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Ok(Submitter {
             home: std::env::var_os("HOME").map(PathBuf::from),
             directory: std::env::current_dir().map_err(fail)?,
@@ -51,12 +52,29 @@ impl Submitter {
 fn is_handed_on(name: &str) -> bool {
     let own = ["GANGER_", "SLURM_", "PMI_", "PMIX_", "OMPI_", "PET_", "TORCHELASTIC_"];
     let identity = [
-        "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK",
-        "NNODES", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NCCL_IB_HCA", "OMP_NUM_THREADS", "PWD", "OLDPWD",
-        "SHLVL", "_",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "WORLD_SIZE",
+        "RANK",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "NODE_RANK",
+        "GROUP_RANK",
+        "NNODES",
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "NCCL_IB_HCA",
+        "OMP_NUM_THREADS",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
     ];
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    plain && !name.starts_with(|c: char| c.is_ascii_digit()) && !identity.contains(&name) && !own.iter().any(|p| name.starts_with(p))
+    plain
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !identity.contains(&name)
+        && !own.iter().any(|p| name.starts_with(p))
 }
 
 /// Reads a job file or a script, ready to be sent.
@@ -67,9 +85,9 @@ pub fn read(path: &Path, submitter: &Submitter) -> Result<JobFile, Failure> {
 fn parse(text: &Text, path: &Path, submitter: &Submitter) -> Result<JobFile, Failure> {
     let mut job: JobFile = if sbatch::is_script(&text.text) {
         let script = sbatch::read(&text.text, &script_name(path)).map_err(|errors| {
-            let lines = errors.iter().map(|error| {
-                format!("{}:{}: {}: {}; {}", text.name, error.line, error.what, error.problem, error.fix)
-            });
+            let lines = errors
+                .iter()
+                .map(|error| format!("{}:{}: {}: {}; {}", text.name, error.line, error.what, error.problem, error.fix));
             Failure::wrong(lines.collect::<Vec<_>>().join("\n"))
         })?;
         let mut job = script.job;
@@ -98,7 +116,8 @@ fn script_name(path: &Path) -> String {
 
 /// Turns any text into a name that is accepted.
 pub fn as_name(text: &str) -> String {
-    let kept: String = text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+    let kept: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
     let kept = kept.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     let kept: String = kept.chars().take(63).collect();
     match kept.chars().all(|c| c.is_ascii_digit()) {
@@ -147,7 +166,10 @@ mod tests {
         let error = parsed("name: j\ncommand: [x]\ntime: 90\nresources: {mig: 1g}").unwrap_err();
         assert_eq!(error.code, 2);
         let lines: Vec<&str> = error.message.lines().collect();
-        assert!(lines[0].starts_with("f: resources.mig: not supported yet") && lines[1].starts_with("f: time: "), "{error}");
+        assert!(
+            lines[0].starts_with("f: resources.mig: not supported yet") && lines[1].starts_with("f: time: "),
+            "{error}"
+        );
     }
 
     #[test]

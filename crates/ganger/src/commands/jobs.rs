@@ -11,8 +11,12 @@ pub async fn list(api: &Api, args: Jobs, look: &Look) -> Result<(), Failure> {
     // A terminal state is only among all jobs.
     let ended = args.state.as_deref().and_then(JobState::parse).is_some_and(JobState::is_terminal);
     let all = (args.all || ended).then_some("true");
-    let filter =
-        [("all", all), ("state", args.state.as_deref()), ("queue", args.queue.as_deref()), ("user", args.user.as_deref())];
+    let filter = [
+        ("all", all),
+        ("state", args.state.as_deref()),
+        ("queue", args.queue.as_deref()),
+        ("user", args.user.as_deref()),
+    ];
     let jobs = api.jobs(&filter).await?;
     print(&jobs, look)
 }
@@ -65,8 +69,11 @@ pub async fn wait(api: &Api, args: Wait, look: &Look) -> Result<(), Failure> {
         ended.push(until_ended(api, job, until).await?.view);
     }
     print(&ended, look)?;
-    let bad: Vec<String> =
-        ended.iter().filter(|job| job.state != JobState::Done).map(|job| format!("job {} {}", job.id, job.state)).collect();
+    let bad: Vec<String> = ended
+        .iter()
+        .filter(|job| job.state != JobState::Done)
+        .map(|job| format!("job {} {}", job.id, job.state))
+        .collect();
     if bad.is_empty() { Ok(()) } else { Err(Failure::failed(bad.join(", "))) }
 }
 

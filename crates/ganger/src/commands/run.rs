@@ -8,7 +8,9 @@ use crate::failure::Failure;
 use crate::output::say;
 use ganger_core::model::job::JobState;
 use ganger_core::model::wire::api::{JobDetail, JobView};
-use ganger_core::model::wire::job::{CheckpointFile, Command, FieldError, GangFile, JobFile, ResourcesFile, TopologyFile};
+use ganger_core::model::wire::job::{
+    CheckpointFile, Command, FieldError, GangFile, JobFile, ResourcesFile, TopologyFile,
+};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -30,7 +32,8 @@ pub async fn run(api: &Api, args: Run) -> Result<(), Failure> {
     job_file::check(&job).map_err(|errors| Failure::fields("ganger run", &errors))?;
     let detail = api.submit(&job).await?;
     say(format!("job {} ({}) submitted", detail.view.id, detail.view.name));
-    let mut followed = Followed { api, job: detail.view.id.to_string(), attempt: 0, logs: JoinSet::new(), told: String::new(), pty };
+    let mut followed =
+        Followed { api, job: detail.view.id.to_string(), attempt: 0, logs: JoinSet::new(), told: String::new(), pty };
     let ended = followed.until_ended(detail).await?;
     let code = exit_code(&ended.view);
     if ended.view.state != JobState::Done {
@@ -150,7 +153,9 @@ impl Followed<'_> {
         let text = match (view.state, &view.note) {
             (JobState::Pending, Some(note)) => format!("job {} waits: {reason}{note}", view.id),
             (JobState::Pending, None) => return,
-            (JobState::Running, _) => format!("job {} runs on {}", view.id, crate::output::table::node_list(&view.nodes)),
+            (JobState::Running, _) => {
+                format!("job {} runs on {}", view.id, crate::output::table::node_list(&view.nodes))
+            }
             _ => return,
         };
         if self.told != text {
@@ -201,7 +206,22 @@ mod tests {
 
     #[test]
     fn flags_become_a_job() {
-        let job = job(&["-n", "4", "-N1", "--gpus", "2", "-t", "1h", "-e", "A=b=c", "--", "/usr/bin/python", "x.py", "--flag"]).unwrap();
+        let job = job(&[
+            "-n",
+            "4",
+            "-N1",
+            "--gpus",
+            "2",
+            "-t",
+            "1h",
+            "-e",
+            "A=b=c",
+            "--",
+            "/usr/bin/python",
+            "x.py",
+            "--flag",
+        ])
+        .unwrap();
         assert_eq!(job.name, "python");
         assert_eq!((job.gang.as_ref().unwrap().workers, job.resources.as_ref().unwrap().gpus), (Some(4), Some(2)));
         assert_eq!(job.topology.as_ref().unwrap().require.as_deref(), Some("node"));

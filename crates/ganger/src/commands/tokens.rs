@@ -12,7 +12,8 @@ pub async fn run(api: &Api, command: TokenCommand, look: &Look) -> Result<(), Fa
             emit(&if look.is_json() { json(&tokens)? } else { table::tokens(&tokens, look) })
         }
         TokenCommand::Create { name, role, user } => {
-            let user = user.or_else(own_name).ok_or_else(|| Failure::wrong("cannot tell who you are: give --user NAME"))?;
+            let user =
+                user.or_else(own_name).ok_or_else(|| Failure::wrong("cannot tell who you are: give --user NAME"))?;
             let token = api.create_token(&TokenRequest { name, role: role.into(), user }).await?;
             if look.is_json() {
                 return emit(&json(&token)?);

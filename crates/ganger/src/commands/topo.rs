@@ -29,9 +29,13 @@ async fn machine_of(api: &Api, view: &NodeView) -> Result<Arc<Machine>, Failure>
     if let Ok(machine) = profile(&view.profile) {
         return Ok(machine);
     }
-    let snapshot = api.snapshot().await.map_err(|failure| failure.context(format!("cannot read what {} is made of", view.name)))?;
+    let snapshot = api
+        .snapshot()
+        .await
+        .map_err(|failure| failure.context(format!("cannot read what {} is made of", view.name)))?;
     let node = snapshot.cluster.node_named(&view.name);
-    node.map(|node| node.machine.clone()).ok_or_else(|| Failure::failed(format!("the server's snapshot has no node {}", view.name)))
+    node.map(|node| node.machine.clone())
+        .ok_or_else(|| Failure::failed(format!("the server's snapshot has no node {}", view.name)))
 }
 
 pub fn offline(args: Topo, look: &Look) -> Result<(), Failure> {
@@ -45,7 +49,8 @@ pub fn offline(args: Topo, look: &Look) -> Result<(), Failure> {
 
 fn from_file(path: &Path, gpu_model: Option<&str>) -> Result<Machine, Failure> {
     let file = files::read(path)?;
-    let wrong = |error: ganger_core::model::machine::matrix::MatrixError| Failure::wrong(format!("{}: {error}", file.name));
+    let wrong =
+        |error: ganger_core::model::machine::matrix::MatrixError| Failure::wrong(format!("{}: {error}", file.name));
     let matrix = Matrix::parse(&file.text).map_err(wrong)?;
     let hardware = match gpu_model {
         Some(model) => Hardware::of_model(&file.name, model, Source::Declared).map_err(wrong)?,

@@ -12,7 +12,8 @@ pub fn node(machine: &Machine, view: Option<&NodeView>, look: &Look) -> String {
     let sockets = machine.sockets.len();
     for index in 0..sockets {
         let socket = &machine.sockets[index];
-        let title = format!("socket {index}  NUMA {}  CPUs {}  {}", socket.numa, cpus(socket), HumanBytes(socket.memory_bytes));
+        let title =
+            format!("socket {index}  NUMA {}  CPUs {}  {}", socket.numa, cpus(socket), HumanBytes(socket.memory_bytes));
         let _ = writeln!(out, "\n{}", bold(&title, look.colour));
         branches(&mut out, &hanging(machine, view, u8::try_from(index).ok()));
     }
@@ -38,7 +39,11 @@ fn head(machine: &Machine, view: Option<&NodeView>, look: &Look) -> String {
     let gpus = match machine.gpus.first() {
         None => "no GPUs".to_string(),
         Some(first) => {
-            let each = if first.vram_bytes > 0 { format!(" with {} each", HumanBytes(first.vram_bytes)) } else { String::new() };
+            let each = if first.vram_bytes > 0 {
+                format!(" with {} each", HumanBytes(first.vram_bytes))
+            } else {
+                String::new()
+            };
             let model = if machine.gpu_model.is_empty() { "GPUs" } else { machine.gpu_model.as_str() };
             format!("{} × {model}{each}", machine.gpus.len())
         }
@@ -47,10 +52,18 @@ fn head(machine: &Machine, view: Option<&NodeView>, look: &Look) -> String {
     let mut out = format!("{}  {gpus}  {}\n", bold(name, look.colour), source(&machine.source));
     if let Some(view) = view {
         let pool = view.pool.as_ref().map(|pool| format!(", pool {pool}")).unwrap_or_default();
-        let _ = writeln!(out, "{}, {}/{}{pool}, profile {}", state(&view.state, look.colour), view.spine, view.leaf, view.profile);
+        let _ = writeln!(
+            out,
+            "{}, {}/{}{pool}, profile {}",
+            state(&view.state, look.colour),
+            view.spine,
+            view.leaf,
+            view.profile
+        );
         let (used, all) = (&view.used, &view.capacity);
         let memory = format!("{} of {}", HumanBytes(used.memory_bytes), HumanBytes(all.memory_bytes));
-        let _ = writeln!(out, "in use: {} of {} GPUs, {} of {} CPUs, {memory}", used.gpus, all.gpus, used.cpus, all.cpus);
+        let _ =
+            writeln!(out, "in use: {} of {} GPUs, {} of {} CPUs, {memory}", used.gpus, all.gpus, used.cpus, all.cpus);
     }
     out
 }

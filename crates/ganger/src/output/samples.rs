@@ -86,7 +86,12 @@ pub fn job_detail() -> JobDetail {
         time_limit_ms: Some(43_200_000),
         preemptible: true,
         command: vec!["python".into(), "train.py".into(), "--note=it's".into()],
-        checkpoint: Some(CheckpointView { step: 1_200, path: "/shared/ckpt/step-001200".into(), attempt: 1, at: at("08:55:00") }),
+        checkpoint: Some(CheckpointView {
+            step: 1_200,
+            path: "/shared/ckpt/step-001200".into(),
+            attempt: 1,
+            at: at("08:55:00"),
+        }),
         ranks: vec![rank(0, "n0"), rank(1, "n1")],
         failures: 0,
         gpu_seconds: 7_200,
@@ -110,9 +115,17 @@ pub fn why() -> Why {
         gates: vec![
             gate("hold", true, "nobody holds it"),
             gate("queue limit", true, "research/nlp: 16 of 64 GPUs used, it asks for 32"),
-            gate("topology", false, "leaf1 could take 3 of its 4 workers, leaf2 could take 1; all in all there is room for 4"),
+            gate(
+                "topology",
+                false,
+                "leaf1 could take 3 of its 4 workers, leaf2 could take 1; all in all there is room for 4",
+            ),
         ],
-        nodes: vec![nodes(4, "could take a worker"), nodes(10, "busy: 52 GPUs in use by 6 jobs"), nodes(2, "quarantined")],
+        nodes: vec![
+            nodes(4, "could take a worker"),
+            nodes(10, "busy: 52 GPUs in use by 6 jobs"),
+            nodes(2, "quarantined"),
+        ],
         nodes_total: 16,
         estimate: Some(Estimate {
             start: at("11:08:12"),
@@ -173,7 +186,17 @@ pub fn queues() -> Vec<QueueView> {
         running_jobs: 1,
     };
     let limit = Limit { gpus: Some(32), cpus: None, memory_bytes: Some(2 << 40) };
-    vec![prod.clone(), QueueView { name: "research/nlp".into(), weight: 1, guarantee: Limit::default(), limit, pending_jobs: 4, ..prod }]
+    vec![
+        prod.clone(),
+        QueueView {
+            name: "research/nlp".into(),
+            weight: 1,
+            guarantee: Limit::default(),
+            limit,
+            pending_jobs: 4,
+            ..prod
+        },
+    ]
 }
 
 pub fn events() -> Vec<EventView> {

@@ -29,7 +29,10 @@ pub fn job(detail: &JobDetail, look: &Look) -> String {
     line("runs", runs(detail));
     if let Some(checkpoint) = &detail.checkpoint {
         let at = relative(&checkpoint.at, look.now_ms);
-        line("checkpoint", format!("step {} of attempt {}, {at}: {}", checkpoint.step, checkpoint.attempt, checkpoint.path));
+        line(
+            "checkpoint",
+            format!("step {} of attempt {}, {at}: {}", checkpoint.step, checkpoint.attempt, checkpoint.path),
+        );
     }
     line("command", words(&detail.command));
     if let Some(code) = view.exit_code {
@@ -73,8 +76,12 @@ fn runs(detail: &JobDetail) -> String {
 
 /// The command as a shell would take it; long scripts are cut.
 fn words(command: &[String]) -> String {
-    let plain = |word: &String| !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"$&|;<>()*?`\\".contains(c));
-    let quoted = command.iter().map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) });
+    let plain = |word: &String| {
+        !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"$&|;<>()*?`\\".contains(c))
+    };
+    let quoted = command
+        .iter()
+        .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) });
     let line = quoted.collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(300) {
         Some((at, _)) => format!("{} …", &line[..at]),

@@ -80,7 +80,8 @@ pub fn node_list(nodes: &[String]) -> String {
 }
 
 pub fn nodes(nodes: &[NodeView], look: &Look) -> String {
-    let header = ["NODE", "STATE", "FOR", "PROFILE", "LEAF", "POOL", "GPUS", "CPUS", "MEMORY", "JOBS", "HEARD", "CAUSE"];
+    let header =
+        ["NODE", "STATE", "FOR", "PROFILE", "LEAF", "POOL", "GPUS", "CPUS", "MEMORY", "JOBS", "HEARD", "CAUSE"];
     let row = |node: &NodeView| {
         vec![
             node.name.clone(),
@@ -147,7 +148,8 @@ pub fn events(events: &[EventView], look: &Look) -> String {
 pub fn event_line(event: &EventView, look: &Look) -> String {
     let job = event.job.map(|job| format!("job {job}")).unwrap_or_default();
     let node = event.node.clone().unwrap_or_default();
-    let at = super::text::paint(event.at.get(..19).unwrap_or(&event.at), Some(comfy_table::Color::DarkGrey), look.colour);
+    let at =
+        super::text::paint(event.at.get(..19).unwrap_or(&event.at), Some(comfy_table::Color::DarkGrey), look.colour);
     let line = format!("{:>5}  {at}  {:<12} {job:<8} {node:<10} {}", event.number, event.kind, event.text);
     format!("{}\n", line.trim_end())
 }

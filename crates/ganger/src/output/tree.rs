@@ -31,7 +31,8 @@ pub fn cluster(nodes: &[NodeView], jobs: &[JobView], look: &Look) -> String {
                 let twig = if j + 1 == nodes.len() { "└─" } else { "├─" };
                 let gpus = gpus(node, &letters);
                 let word = state(&node.state, look.colour);
-                let _ = writeln!(out, "{rail} {twig} {:<widest$}  {gpus:<most$}  {word}  {}", node.name, node.gpu_model);
+                let _ =
+                    writeln!(out, "{rail} {twig} {:<widest$}  {gpus:<most$}  {word}  {}", node.name, node.gpu_model);
             }
         }
     }
