@@ -126,7 +126,7 @@ impl Node {
 
     pub fn capacity(&self) -> Resources {
         Resources {
-            gpus: self.machine.gpus().len() as u64,
+            gpus: self.machine.gpus.len() as u64,
             cpus: self.machine.total_cpus().into(),
             memory_bytes: self.machine.total_memory_bytes(),
         }
