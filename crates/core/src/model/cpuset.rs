@@ -20,7 +20,9 @@ pub struct CpuSet([u64; WORDS]);
 /// Why a cpulist was refused. `item` is the comma-separated part at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpuListError {
-    #[error("reading the CPU list {list:?}: {item:?} is not a CPU number or a range such as 0-47; separate items by single commas")]
+    #[error(
+        "reading the CPU list {list:?}: {item:?} is not a CPU number or a range such as 0-47; separate items by single commas"
+    )]
     NotANumber { list: String, item: String },
     #[error("reading the CPU list {list:?}: the range {item:?} runs backwards; write the lower CPU first")]
     Reversed { list: String, item: String },

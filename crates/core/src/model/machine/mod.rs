@@ -8,7 +8,7 @@ mod cores;
 mod derive;
 pub mod gpu_models;
 pub mod matrix;
-// pub mod profiles;
+pub mod profiles;
 mod validate;
 
 use std::ops::Deref;

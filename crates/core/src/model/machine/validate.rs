@@ -10,17 +10,23 @@ pub enum MachineError {
     TooMany { profile: String, what: &'static str, count: usize, most: usize },
     #[error("machine {profile:?}: {at} points at {target} {index}, but there are only {count}; count from 0")]
     OutOfRange { profile: String, at: String, target: &'static str, index: u64, count: usize },
-    #[error("machine {profile:?}: {at} is on socket {own}, but its switch {switch} is on socket {other}; correct one of them")]
+    #[error(
+        "machine {profile:?}: {at} is on socket {own}, but its switch {switch} is on socket {other}; correct one of them"
+    )]
     SocketConflict { profile: String, at: String, own: u8, switch: u8, other: u8 },
     #[error("machine {profile:?}: sockets {one} and {other} share {what}; give each its own")]
     SocketsOverlap { profile: String, one: usize, other: usize, what: String },
     #[error("machine {profile:?}: NIC name {name:?} is empty or used twice; name each device once")]
     NicName { profile: String, name: String },
-    #[error("machine {profile:?}: island {island} {what}; an island is a set of this machine's GPUs, each in one island at most")]
+    #[error(
+        "machine {profile:?}: island {island} {what}; an island is a set of this machine's GPUs, each in one island at most"
+    )]
     Island { profile: String, island: usize, what: String },
     #[error("machine {profile:?}: NVLink entry {a}-{b} with {links} links {what}")]
     NvLink { profile: String, a: u8, b: u8, links: u8, what: &'static str },
-    #[error("machine {profile:?}: GPU model {model:?} is not a family in capitals such as H100 (empty only without GPUs)")]
+    #[error(
+        "machine {profile:?}: GPU model {model:?} is not a family in capitals such as H100 (empty only without GPUs)"
+    )]
     GpuModel { profile: String, model: String },
     #[error("machine {profile:?}: the sum of {what} does not fit 64 bits; check the unit")]
     SumTooLarge { profile: String, what: &'static str },
@@ -136,7 +142,8 @@ fn check_islands(parts: &Parts) -> Result<(), MachineError> {
     let all = super::derive::mask_of_first(parts.gpus.len());
     let mut seen = 0;
     for (island, &Island { gpus, .. }) in parts.islands.iter().enumerate() {
-        let refuse = |what: &str| Err(MachineError::Island { profile: parts.profile.clone(), island, what: what.into() });
+        let refuse =
+            |what: &str| Err(MachineError::Island { profile: parts.profile.clone(), island, what: what.into() });
         if gpus == 0 {
             return refuse("is empty");
         }

@@ -27,7 +27,8 @@ pub(super) fn read(header: &Header, line: usize, row: &str, rest: &str) -> Resul
     let mut cells = cells.into_iter();
     let mut next = |exists: bool| if exists { cells.next().unwrap_or("") } else { "" };
     let cpus = read_cpus(next(true)).map_err(|source| MatrixError::CpuList { line, row: row.into(), source })?;
-    let numa = |text: &str| read_numa(text).ok_or_else(|| MatrixError::Numa { line, row: row.into(), text: text.into() });
+    let numa =
+        |text: &str| read_numa(text).ok_or_else(|| MatrixError::Numa { line, row: row.into(), text: text.into() });
     Ok(Affinity { cpus, numa: numa(next(header.numa))?, gpu_memory_numa: numa(next(header.gpu_numa))? })
 }
 

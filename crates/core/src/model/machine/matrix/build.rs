@@ -165,18 +165,16 @@ impl Matrix {
         Ok(())
     }
 
-    /// Switches, and the index of the one of each device. Devices that reach each other below the host bridge share a
-    /// switch; a GPU that shares none has its root port to itself. NICs among themselves are no GPU's business.
+    /// Switches, and the index of the one of each device; a GPU that shares none has its root port to itself. NICs among
+    /// themselves are no GPU's business.
     fn switches(&self, gpu_sockets: &[Option<u8>], bandwidth_bps: u64) -> (Vec<Switch>, Vec<Option<u8>>) {
-        let devices = self.gpus + self.nics.len();
-        let near = |one, other| matches!(self.link(one, other), Some(Link::Pix | Link::Pxb));
-        let mut of_device: Vec<Option<u8>> = vec![None; devices];
+        let mut of_device: Vec<Option<u8>> = vec![None; self.gpus + self.nics.len()];
         let mut switches = Vec::new();
         for gpu in 0..self.gpus {
             if of_device[gpu].is_some() {
                 continue;
             }
-            let members = reachable(gpu, devices, near);
+            let members = self.around(gpu);
             let index = switches.len() as u8; // One per GPU at most.
             members.iter().for_each(|&member| of_device[member] = Some(index));
             let sockets = members.iter().filter(|&&member| member < self.gpus).map(|&member| gpu_sockets[member]);
@@ -185,14 +183,30 @@ impl Matrix {
         (switches, of_device)
     }
 
+    /// The devices on the switch of `gpu`. A tree below one root port (PXB) counts as one switch, unless each of its GPUs has
+    /// a nearer neighbour (PIX): then the leaf switches are what counts.
+    fn around(&self, gpu: usize) -> Vec<usize> {
+        let devices = self.gpus + self.nics.len();
+        let leaf = |one, other| self.link(one, other) == Some(Link::Pix);
+        let tree = reachable(gpu, devices, |one, other| self.shares_switch(one, other));
+        let has_neighbour = |one: usize| tree.iter().any(|&other| leaf(one, other));
+        let split = tree.iter().filter(|&&one| one < self.gpus).all(|&one| has_neighbour(one));
+        if split { reachable(gpu, devices, leaf) } else { tree }
+    }
+
+    fn shares_switch(&self, one: usize, other: usize) -> bool {
+        matches!(self.link(one, other), Some(Link::Pix | Link::Pxb))
+    }
+
     fn build_nics(&self, gpu_sockets: &[Option<u8>], switches: &[Option<u8>], bandwidth_bps: u64) -> Vec<Nic> {
-        let any_near = switches[self.gpus..].iter().any(Option::is_some);
+        let near = |nic: usize| (0..self.gpus).any(|gpu| self.shares_switch(gpu, self.gpus + nic));
+        let any_near = (0..self.nics.len()).any(near);
         let rails = self.rails(switches);
         let nics = self.nics.iter().enumerate().map(|(nic, name)| {
             let device = self.gpus + nic;
             let same_node = |&gpu: &usize| self.link(gpu, device).is_some_and(|link| link <= Link::Node);
             // Where some NICs sit beside GPUs, those that do not are for storage or management: no rails.
-            let role = if any_near && switches[device].is_none() { NicRole::Storage } else { NicRole::Compute };
+            let role = if any_near && !near(nic) { NicRole::Storage } else { NicRole::Compute };
             Nic {
                 name: name.clone(),
                 socket: only((0..self.gpus).filter(same_node).filter_map(|gpu| gpu_sockets[gpu])),
@@ -211,8 +225,8 @@ impl Matrix {
             (0..self.nics.len()).filter_map(|nic| Some((switches[self.gpus + nic]?, nic))).collect();
         order.sort();
         let mut rails = vec![None; self.nics.len()];
-        for (rail, (_, nic)) in (0u8..).zip(order) {
-            rails[nic] = Some(rail);
+        for (rail, (_, nic)) in order.into_iter().enumerate() {
+            rails[nic] = u8::try_from(rail).ok();
         }
         rails
     }

@@ -47,7 +47,8 @@ pub(super) fn find(lines: &[String]) -> Result<Header, MatrixError> {
         let (label, rest) = take_word(line);
         if label == "GPU0" && begins_with_link(rest.trim_start()) {
             let above = &lines[..first_row];
-            let near = above.iter().enumerate().rev().filter(|(_, line)| !line.trim().is_empty()).take(MOST_HEADER_LINES);
+            let near =
+                above.iter().enumerate().rev().filter(|(_, line)| !line.trim().is_empty()).take(MOST_HEADER_LINES);
             for (at, line) in near {
                 if line.trim_start().starts_with("GPU0") {
                     return read(at, first_row, &above[at..].join(" "));

@@ -78,6 +78,7 @@ fn check(header: &Header, rows: &[Option<Row>]) -> Result<(), MatrixError> {
     for (at, row) in rows.iter().enumerate() {
         let Some(row) = row else { continue };
         check_diagonal(header, at, row)?;
+        check_nvlinks(header, at, row)?;
         for (column, back) in rows.iter().enumerate().take(at) {
             let Some(back) = back else { continue };
             if row.links[column] != back.links[at] {
@@ -96,6 +97,21 @@ fn check_diagonal(header: &Header, at: usize, row: &Row) -> Result<(), MatrixErr
             row: header.label(at),
             column: header.label(column),
             found: found.to_string(),
+        }),
+    }
+}
+
+fn check_nvlinks(header: &Header, at: usize, row: &Row) -> Result<(), MatrixError> {
+    let slipped = |(column, link): &(usize, &Link)| {
+        matches!(link, Link::NvLink(_)) && (at >= header.gpus || *column >= header.gpus)
+    };
+    match row.links.iter().enumerate().find(slipped) {
+        None => Ok(()),
+        Some((column, link)) => Err(MatrixError::NvLinkToNic {
+            line: row.line,
+            row: header.label(at),
+            column: header.label(column),
+            link: link.to_string(),
         }),
     }
 }
