@@ -2,8 +2,10 @@
 use super::lexer::Op;
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
+use ganger_core::model::machine::Machine;
 use ganger_core::model::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A whole file. Steps are in the order in which they happen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,7 +23,8 @@ pub struct Script {
 pub struct NodesLine {
     pub line: u32,
     pub count: u32,
-    pub kind: MachineKind,
+    /// Shared by all nodes of the line.
+    pub machine: Arc<Machine>,
     pub prefix: String,
     /// The number of the first node: numbering goes on over the lines of one prefix.
     pub first: u32,
@@ -30,34 +33,12 @@ pub struct NodesLine {
     pub leaves_per_spine: Option<u32>,
     pub pool: Option<String>,
     pub labels: BTreeMap<String, String>,
-    pub gpu_model: Option<String>,
 }
 
 impl NodesLine {
     pub fn names(&self) -> impl Iterator<Item = String> + '_ {
         (self.first..self.first + self.count).map(|number| format!("{}{number}", self.prefix))
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MachineKind {
-    Profile(String),
-    Custom(CustomMachine),
-}
-
-/// The keys of `custom`, per node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CustomMachine {
-    pub gpus: u32,
-    pub sockets: u32,
-    pub cpus: u32,
-    pub memory_bytes: u64,
-    pub vram_bytes: u64,
-    pub islands: Option<String>,
-    pub switches: Option<String>,
-    pub nics: u32,
-    pub pcie_bandwidth_bps: Option<u64>,
-    pub network_bandwidth_bps: Option<u64>,
 }
 
 /// `queue NAME …`

@@ -1,7 +1,5 @@
 //! `expect NAME STATE …` and `expect cluster …`.
-use super::ast::{
-    ClusterCheck, ClusterCount, Expectation, JobCheck, JobCount, JobMoment, JobWords, Script, Subject,
-};
+use super::ast::{ClusterCheck, ClusterCount, Expectation, JobCheck, JobCount, JobMoment, JobWords, Script, Subject};
 use super::error::{Problem, ScriptError};
 use super::header::queue_path;
 use super::keys::millionths;
@@ -16,17 +14,8 @@ const EXAMPLE: &str = "at 10s expect A running workers=4";
 const STATES: [&str; 7] = ["pending", "starting", "running", "stopping", "done", "failed", "cancelled"];
 const JOB_KEYS: [&str; 10] =
     ["workers", "on", "same", "reason", "text", "attempts", "started", "ended", "evictions", "resumed_from"];
-const CLUSTER_KEYS: [&str; 9] = [
-    "evictions",
-    "violations",
-    "running",
-    "pending",
-    "free",
-    "used(QUEUE)",
-    "frag",
-    "lost_gpu_hours",
-    "quarantined",
-];
+const CLUSTER_KEYS: [&str; 9] =
+    ["evictions", "violations", "running", "pending", "free", "used(QUEUE)", "frag", "lost_gpu_hours", "quarantined"];
 const ORDERED: [Op; 6] = [Op::Equal, Op::NotEqual, Op::AtMost, Op::AtLeast, Op::Below, Op::Above];
 const WORDY: [Op; 3] = [Op::Equal, Op::NotEqual, Op::Contains];
 const EITHER: [Op; 2] = [Op::Equal, Op::NotEqual];
@@ -49,12 +38,7 @@ const REASONS: [Reason; 14] = [
     Reason::Unsatisfiable,
 ];
 
-pub fn expectation(
-    script: &Script,
-    line: u32,
-    text: String,
-    words: &[Word],
-) -> Result<Expectation, ScriptError> {
+pub fn expectation(script: &Script, line: u32, text: String, words: &[Word]) -> Result<Expectation, ScriptError> {
     let name = bare(line, words, "a job's name or cluster", EXAMPLE)?;
     let rest = &words[1..];
     let subject = match (name, rest.first()) {
@@ -66,7 +50,9 @@ pub fn expectation(
             let checks = once_each(line, &rest[1..], |w| job_check(line, w))?;
             Subject::Job { name: name.to_string(), state, checks }
         }
-        _ => Subject::Job { name: name.to_string(), state: None, checks: once_each(line, rest, |w| job_check(line, w))? },
+        _ => {
+            Subject::Job { name: name.to_string(), state: None, checks: once_each(line, rest, |w| job_check(line, w))? }
+        }
     };
     Ok(Expectation { line, text, subject })
 }

@@ -1,28 +1,20 @@
 //! The statements that describe the cluster: `nodes`, `queue`, `set`.
-use super::ast::{CustomMachine, MachineKind, NodesLine, QueueLine, Script, SettingLine};
+use super::ast::{NodesLine, QueueLine, Script, SettingLine};
 use super::error::{Problem, ScriptError};
 use super::keys::{Keys, count};
 use super::lexer::{Op, Word};
 use super::parse::bare;
 use ganger_core::model::amounts::parse_limit;
-use ganger_core::model::machine;
+use ganger_core::model::machine::profiles::{Custom, profile, profile_names};
+use ganger_core::model::machine::{Machine, Parts, gpu_models};
 use ganger_core::model::policy::{Policy, PolicyError};
+use std::sync::Arc;
 
 /// More nodes than this in a file that reads like prose is a slip of the keyboard.
 const MOST_NODES: u32 = 100_000;
 const PLACE_KEYS: [&str; 7] = ["prefix", "leaf", "leaf_name", "spine", "pool", "label", "gpu_model"];
-const CUSTOM_KEYS: [&str; 10] = [
-    "gpus",
-    "sockets",
-    "cpus",
-    "memory",
-    "vram",
-    "islands",
-    "switches",
-    "nics",
-    "pcie_bandwidth",
-    "network_bandwidth",
-];
+const CUSTOM_KEYS: [&str; 10] =
+    ["gpus", "sockets", "cpus", "memory", "vram", "islands", "switches", "nics", "pcie_bandwidth", "network_bandwidth"];
 const QUEUE_KEYS: [&str; 6] = ["parent", "weight", "guarantee", "limit", "budget", "policy"];
 
 pub fn nodes(script: &mut Script, line: u32, words: &[Word]) -> Result<(), ScriptError> {
@@ -32,17 +24,17 @@ pub fn nodes(script: &mut Script, line: u32, words: &[Word]) -> Result<(), Scrip
         .ok()
         .filter(|n| (1..=MOST_NODES).contains(n))
         .ok_or_else(|| ScriptError::value(line, "the number of nodes", number, "1 to 100000 are expected"))?;
-    let profile = bare(line, &words[1..], "the machine", example)?;
-    let custom = profile == "custom";
+    let kind = bare(line, &words[1..], "the machine", example)?;
+    let custom = kind == "custom";
     let known: Vec<&str> = PLACE_KEYS.into_iter().chain(CUSTOM_KEYS.into_iter().filter(|_| custom)).collect();
     let keys = Keys::read(line, "nodes", &words[2..], &known)?;
-    let kind = if custom { MachineKind::Custom(custom_machine(&keys)?) } else { known_profile(line, profile)? };
+    let machine = if custom { custom_machine(&keys)? } else { shipped(&keys, kind)? };
     let prefix = keys.text("prefix").unwrap_or_else(|| "n".to_string());
     let first = script.nodes.iter().filter(|n| n.prefix == prefix).map(|n| n.count).sum();
     script.nodes.push(NodesLine {
         line,
         count: number,
-        kind,
+        machine,
         prefix,
         first,
         nodes_per_leaf: keys.positive("leaf")?,
@@ -50,33 +42,37 @@ pub fn nodes(script: &mut Script, line: u32, words: &[Word]) -> Result<(), Scrip
         leaves_per_spine: keys.positive("spine")?,
         pool: keys.text("pool"),
         labels: keys.labels("label")?,
-        gpu_model: keys.text("gpu_model"),
     });
     Ok(())
 }
 
-fn known_profile(line: u32, name: &str) -> Result<MachineKind, ScriptError> {
-    let mut known = machine::profile_names().to_vec();
-    if known.contains(&name) {
-        return Ok(MachineKind::Profile(name.to_string()));
-    }
-    known.push("custom");
-    Err(ScriptError::unknown(line, "machine", name, &known))
+/// A machine that is shipped, under another GPU model if the line says so.
+fn shipped(keys: &Keys, name: &str) -> Result<Arc<Machine>, ScriptError> {
+    let machine = profile(name).map_err(|unknown| {
+        let known: Vec<&str> = profile_names().into_iter().chain(["custom"]).collect();
+        ScriptError::unknown(keys.line, "machine", &unknown.name, &known)
+    })?;
+    let Some(gpu_model) = keys.text("gpu_model") else { return Ok(machine) };
+    let parts = Parts { gpu_model: gpu_models::family(&gpu_model), ..Parts::from(machine.as_ref().clone()) };
+    Machine::new(parts).map(Arc::new).map_err(|why| ScriptError::value(keys.line, "gpu_model", &gpu_model, why))
 }
 
-fn custom_machine(keys: &Keys) -> Result<CustomMachine, ScriptError> {
-    Ok(CustomMachine {
-        gpus: keys.count("gpus")?.unwrap_or(0),
-        sockets: keys.positive("sockets")?.unwrap_or(1),
-        cpus: keys.positive("cpus")?.unwrap_or(64),
-        memory_bytes: keys.bytes("memory")?.unwrap_or(512 << 30),
-        vram_bytes: keys.bytes("vram")?.unwrap_or(80 << 30),
+fn custom_machine(keys: &Keys) -> Result<Arc<Machine>, ScriptError> {
+    let usual = Custom::default();
+    let custom = Custom {
+        gpus: keys.count("gpus")?.unwrap_or(usual.gpus),
+        sockets: keys.count("sockets")?.unwrap_or(usual.sockets),
+        cpus: keys.count("cpus")?.unwrap_or(usual.cpus),
+        memory_bytes: keys.bytes("memory")?.unwrap_or(usual.memory_bytes),
+        vram_bytes: keys.bytes("vram")?.unwrap_or(usual.vram_bytes),
         islands: keys.text("islands"),
         switches: keys.text("switches"),
-        nics: keys.count("nics")?.unwrap_or(0),
-        pcie_bandwidth_bps: keys.bandwidth("pcie_bandwidth")?,
+        nics: keys.count("nics")?,
+        pcie_bandwidth_bps: keys.bandwidth("pcie_bandwidth")?.unwrap_or(usual.pcie_bandwidth_bps),
         network_bandwidth_bps: keys.bandwidth("network_bandwidth")?,
-    })
+        gpu_model: keys.text("gpu_model").unwrap_or(usual.gpu_model),
+    };
+    custom.build().map(Arc::new).map_err(|why| ScriptError::value(keys.line, "the machine", "custom", why))
 }
 
 pub fn queue(script: &mut Script, line: u32, words: &[Word]) -> Result<(), ScriptError> {

@@ -34,10 +34,6 @@ impl<'a> Keys<'a> {
         Ok(Keys { line, words: found })
     }
 
-    pub fn has(&self, key: &str) -> bool {
-        self.words.contains_key(key)
-    }
-
     pub fn text(&self, key: &str) -> Option<String> {
         self.words.get(key).map(|value| value.to_string())
     }

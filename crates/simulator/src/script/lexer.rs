@@ -96,8 +96,7 @@ fn one_word(line: u32, rest: &mut std::iter::Peekable<std::str::Chars>) -> Resul
 /// Splits at the first operator outside quotes.
 fn split(chars: &[(char, bool)]) -> Word {
     let text = |part: &[(char, bool)]| part.iter().map(|(c, _)| *c).collect::<String>();
-    let starts_with =
-        |at: usize, op: &str| op.chars().enumerate().all(|(i, c)| chars.get(at + i) == Some(&(c, false)));
+    let starts_with = |at: usize, op: &str| op.chars().enumerate().all(|(i, c)| chars.get(at + i) == Some(&(c, false)));
     for at in 0..chars.len() {
         if let Some((symbol, op)) = OPS.iter().find(|(symbol, _)| starts_with(at, symbol)) {
             let (key, value) = (text(&chars[..at]), text(&chars[at + symbol.len()..]));

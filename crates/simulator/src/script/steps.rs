@@ -86,11 +86,10 @@ fn pcie(line: u32, words: &[Word]) -> Result<Action, ScriptError> {
     let example = "at 20s pcie n0/gpu3 x8";
     let (node, gpu) = device(line, words, example)?;
     let width = bare(line, &words[1..], "the link width", example)?;
-    let lanes = width
-        .strip_prefix('x')
-        .and_then(|n| n.parse().ok())
-        .filter(|n| [1, 2, 4, 8, 16].contains(n))
-        .ok_or_else(|| ScriptError::value(line, "the link width", width, "one of x1, x2, x4, x8, x16 is expected"))?;
+    let lanes =
+        width.strip_prefix('x').and_then(|n| n.parse().ok()).filter(|n| [1, 2, 4, 8, 16].contains(n)).ok_or_else(
+            || ScriptError::value(line, "the link width", width, "one of x1, x2, x4, x8, x16 is expected"),
+        )?;
     no_more(line, &words[2..], "pcie")?;
     Ok(Action::Pcie { node, gpu, lanes })
 }

@@ -160,9 +160,9 @@ fn is_clock(text: &str) -> bool {
 /// Comma-separated windows, each `[DAYS ]HH:MM-HH:MM[ ZONE]`.
 fn windows(value: &str) -> Result<Vec<String>, String> {
     let is_window = |window: &str| {
-        let ranges = window.split_whitespace().filter(|word| {
-            word.split_once('-').is_some_and(|(from, to)| is_clock(from) && is_clock(to))
-        });
+        let ranges = window
+            .split_whitespace()
+            .filter(|word| word.split_once('-').is_some_and(|(from, to)| is_clock(from) && is_clock(to)));
         ranges.count() == 1
     };
     let wrong = |window: &str| format!("the window {window:?} is not like \"22:00-06:00 Europe/Berlin\"");
