@@ -5,5 +5,7 @@
 //!
 //! Allowed arrows between the folders, kept by `tests/arrows.rs`: all → `model`; `scheduler` → `check`;
 //! `lifecycle` → `scheduler`, `check`.
+pub mod check;
 pub mod lifecycle;
 pub mod model;
+pub mod scheduler;

@@ -1,5 +1,6 @@
 //! What may happen to a cluster, and what comes of it. `apply` takes an [`Input`] and answers [`Effects`] or a [`Refusal`].
 use crate::model::amounts::Limit;
+pub use crate::model::cluster::NodePlacement;
 use crate::model::decision::Decision;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Job, JobSpec, Owner};
@@ -107,15 +108,6 @@ pub struct QueueSpec {
     pub weight: Option<u32>,
     pub guarantee: Option<Limit>,
     pub limit: Option<Limit>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct NodePlacement {
-    pub leaf: Option<String>,
-    pub spine: Option<String>,
-    pub pool: Option<String>,
-    #[serde(default)]
-    pub labels: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,2 +1,50 @@
 //! The only writer: `apply(input, now)` turns what happened into a new state and its effects.
+//!
+//! Attempts, leases, claims, quarantine and queues change here and nowhere else. An input is checked before anything is
+//! touched, so a refusal changes nothing. Observations are never refused for being unpleasant: a stale one is ignored,
+//! one that breaks a rule takes the node out.
+mod attempts;
+mod change;
+mod decided;
 pub mod input;
+mod nodes;
+mod orders;
+mod people;
+mod reports;
+mod tick;
+
+pub use input::{Effects, Event, Input, Refusal};
+pub use orders::orders;
+pub use tick::next_deadline;
+
+use crate::model::cluster::Cluster;
+use crate::model::time::Time;
+use change::Change;
+
+/// Applies one input. `now` never goes backwards: an earlier one counts as the last.
+pub fn apply(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refusal> {
+    let mut change = Change::new(cluster, now);
+    match input {
+        Input::Submit { spec, owner } => change.submit(spec, owner)?,
+        Input::Cancel { job, by } => change.cancel(job, by)?,
+        Input::Hold { job, by } => change.hold(job, by)?,
+        Input::Release { job, by } => change.release_hold(job, by)?,
+        Input::Requeue { job, by } => change.requeue(job, by)?,
+        Input::Queues { queues, by } => change.set_queues(queues, by)?,
+        Input::Fabric { placements, by } => change.set_fabric(placements, by)?,
+        Input::Setting { name, value, by } => change.set_policy(name, value, by)?,
+        Input::Register(spec) => change.register(*spec)?,
+        Input::Heard { node } => change.heard(node),
+        Input::Drain { node, by } => change.drain(node, by),
+        Input::Cordon { node, by } => change.cordon(node, by),
+        Input::Uncordon { node, by } => change.uncordon(node, by),
+        Input::Quarantine { node, cause, fenced } => change.quarantine(node, cause, fenced),
+        Input::NodeLost { node, cause } => change.fence(node, cause),
+        Input::Recover { node, by } => change.recover(node, by),
+        Input::Report { node, report } => change.report(node, report),
+        Input::Tick => change.tick(),
+        Input::Decided(decision) => return decided::apply(change, *decision),
+        Input::NewTerm => change.new_term(),
+    }
+    Ok(change.finish())
+}

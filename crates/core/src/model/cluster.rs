@@ -11,6 +11,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Where a node is in the fabric and what it is called there.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NodePlacement {
+    pub leaf: Option<String>,
+    pub spine: Option<String>,
+    pub pool: Option<String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cluster {
     /// Rises with every leader; agents refuse lower ones.
@@ -25,6 +35,8 @@ pub struct Cluster {
     pub fabric: Fabric,
     pub nodes: Vec<Arc<Node>>,
     pub node_names: BTreeMap<String, NodeId>,
+    /// What the cluster file says of nodes, also of those that have not joined yet.
+    pub placements: BTreeMap<String, NodePlacement>,
     pub queues: BTreeMap<String, Queue>,
     /// Jobs that are not in a terminal state.
     pub jobs: BTreeMap<JobId, Arc<Job>>,
@@ -37,6 +49,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// An empty cluster with the queue `default`.
+    pub fn new() -> Cluster {
+        let default = Queue::new("default");
+        let queues = BTreeMap::from([(default.path.clone(), default)]);
+        Cluster { next_job: 1, queues, ..Cluster::default() }
+    }
+
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }

@@ -1,9 +1,10 @@
 //! What `decide` returns: steps to take as one whole, reservations, and one typed reason for every job looked at.
 use super::ids::{AttemptNo, JobId, NodeId};
 use super::job::{Level, Place, Priority, StopWhy};
-use super::time::Time;
+use super::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Devices being freed that are promised to one claimant (or to all jobs of its group, each with its own claim).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,8 +81,8 @@ impl Reason {
     }
 }
 
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }
 }
@@ -142,6 +143,7 @@ pub enum Blocker {
         workers: u32,
         level: Level,
         best: u32,
+        best_gpus: u32,
         placeable: u32,
         domain: String,
     },
@@ -175,6 +177,52 @@ impl Blocker {
             Blocker::Topology { .. } => Reason::Topology,
             Blocker::Priority { .. } | Blocker::NotReached => Reason::Priority,
             Blocker::Yielding { .. } => Reason::Yielding,
+        }
+    }
+}
+
+/// One sentence with the numbers; codes beside it are for scripts.
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Blocker::Held { by } => write!(f, "held by {by}"),
+            Blocker::Dependency { on } => write!(f, "waits for job {on} to end as asked"),
+            Blocker::BeginTime { at } => write!(f, "not to begin before {}", rfc3339(*at)),
+            Blocker::Backoff { until } => write!(f, "its last run failed: not tried again before {}", rfc3339(*until)),
+            Blocker::Group { name, present, size } => {
+                write!(f, "its group {name} has {present} of {size} jobs: all of them start together")
+            }
+            Blocker::QueueLimit { queue, resource, used, asks, limit } => {
+                write!(
+                    f,
+                    "queue {queue} would hold {} {resource} ({used} used + {asks} asked), limit {limit}",
+                    used + asks
+                )
+            }
+            Blocker::Unsatisfiable { text } => write!(f, "can never run: {text}"),
+            Blocker::Health { workers, placeable, out } => write!(
+                f,
+                "{placeable} of {workers} workers placeable; {out} suitable nodes take no new work (health, drain, cordon)"
+            ),
+            Blocker::NodeFilter { rejected, .. } => {
+                write!(f, "none of {rejected} nodes has the model, memory, labels or pool asked for")
+            }
+            Blocker::Resources { workers, placeable, needs_gpus, free_gpus, short } => write!(
+                f,
+                "needs {needs_gpus} GPUs, {free_gpus} free; {placeable} of {workers} workers placeable, short of: {short}"
+            ),
+            Blocker::Topology { workers, level, best, best_gpus, placeable, domain } => write!(
+                f,
+                "no {level} holds {workers} workers, best holds {best} ({domain}, {best_gpus} free GPUs); the cluster has \
+                 room for {placeable}"
+            ),
+            Blocker::Priority { ahead, class } => {
+                write!(f, "there is room, but it is promised to job {ahead} ({class}), which goes first")
+            }
+            Blocker::Yielding { victims, deadline } => {
+                write!(f, "{victims} jobs are leaving for it, at the latest by {}", rfc3339(*deadline))
+            }
+            Blocker::NotReached => write!(f, "jobs that go first used up the work units of this decision"),
         }
     }
 }

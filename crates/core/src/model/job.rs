@@ -298,6 +298,9 @@ impl Place {
     }
 }
 
+/// The exit code by which a rank says: I have saved, run me again.
+pub const EXIT_REQUEUE: i32 = 85;
+
 /// How a worker's process tree ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -370,16 +373,38 @@ pub enum StopWhy {
     AskedRequeue { rank: Rank },
 }
 
+impl fmt::Display for StopWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopWhy::Preempted { claimant } => write!(f, "preempted by job {claimant}"),
+            StopWhy::Drained { node } => write!(f, "node {node} is being drained"),
+            StopWhy::Requeued { by } => write!(f, "requeued by {by}"),
+            StopWhy::Cancelled { by } => write!(f, "cancelled by {by}"),
+            StopWhy::TimeLimit => write!(f, "time limit reached"),
+            StopWhy::RankFailed { rank, exit } => write!(f, "rank {rank} {exit}"),
+            StopWhy::StartFailed { why, .. } => write!(f, "could not start: {why}"),
+            StopWhy::NodeLost { node } => write!(f, "node {node} was lost"),
+            StopWhy::AskedRequeue { rank } => write!(f, "rank {rank} saved and asked to be run again"),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exited with code {code}"),
+            Exit::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            Exit::Refused(why) => write!(f, "was refused: {why}"),
+            Exit::Lost => write!(f, "was lost with its node"),
+            Exit::LeaseExpired => write!(f, "was ended because the lease ran out"),
+        }
+    }
+}
+
 impl StopWhy {
     /// Survivors of a fault get no grace: the newest valid checkpoint is the truth.
     pub fn has_grace(&self) -> bool {
-        !matches!(
-            self,
-            StopWhy::RankFailed { .. }
-                | StopWhy::StartFailed { .. }
-                | StopWhy::NodeLost { .. }
-                | StopWhy::AskedRequeue { .. }
-        )
+        !matches!(self, StopWhy::RankFailed { .. } | StopWhy::StartFailed { .. } | StopWhy::NodeLost { .. })
     }
 }
 
@@ -418,6 +443,8 @@ pub struct Attempt {
     pub phase: AttemptPhase,
     /// Sorted by rank.
     pub workers: Vec<Worker>,
+    /// Where the ranks meet: the port that the node of rank 0 prepared.
+    pub rendezvous_port: Option<u16>,
     pub resume_from: Option<Checkpoint>,
 }
 
@@ -485,6 +512,30 @@ pub struct Job {
 }
 
 impl Job {
+    /// A job that was just submitted.
+    pub fn new(id: JobId, spec: Arc<JobSpec>, owner: Owner, now: Time) -> Job {
+        Job {
+            id,
+            spec,
+            owner,
+            submitted_at: now,
+            state: JobState::Pending,
+            state_since: now,
+            held_by: None,
+            not_before: Time(0),
+            attempts: AttemptNo(0),
+            attempt: None,
+            checkpoint: None,
+            evictions: 0,
+            failures: 0,
+            started_at: None,
+            ended_at: None,
+            note: None,
+            exit_code: None,
+            gpu_us: 0,
+        }
+    }
+
     /// Order of service: class, then seniority, then number.
     pub fn order(&self) -> (Priority, Time, JobId) {
         (self.spec.priority, self.submitted_at, self.id)

@@ -1,11 +1,11 @@
 //! Nodes: a machine, its place in the fabric, its health, and who holds what on it.
 use super::amounts::Resources;
 use super::cpuset::CpuSet;
-use super::ids::{JobId, LeafId, NodeId};
+use super::ids::{AttemptNo, JobId, LeafId, NodeId, Rank};
 use super::machine::Machine;
 use super::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -92,12 +92,15 @@ pub struct Node {
     pub draining: Option<String>,
     /// When the server last heard from its agent. Never stored: after a restart it is the start of the server.
     pub last_heard: Time,
-    /// Its agent said that it stops: nothing new starts here until it is back.
     pub boot_id: String,
     /// Rises with each change of the node's orders; agents ignore lower ones.
     pub generation: u64,
     /// One per GPU of the machine.
     pub devices: Vec<Device>,
+    /// Live workers on this node.
+    pub tenants: BTreeSet<(JobId, Rank)>,
+    /// Processes of ours that no order names: their devices are sick until they are over.
+    pub strays: Vec<Stray>,
     pub cpus_used: CpuSet,
     /// By socket of the machine.
     pub memory_used: Vec<u64>,
@@ -106,6 +109,18 @@ pub struct Node {
     pub cooldown_until: Time,
     /// Recent returns after silence.
     pub flaps: Vec<Time>,
+    /// Since when its lease is no longer renewed: it did not confirm a stop in time.
+    pub revoked_at: Option<Time>,
+}
+
+/// A worker found running on a node that is not ordered there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stray {
+    pub job: JobId,
+    pub attempt: AttemptNo,
+    pub rank: Rank,
+    pub gpus: u64,
+    pub cpus: CpuSet,
 }
 
 impl Node {
@@ -122,6 +137,14 @@ impl Node {
     /// The devices for which `wanted` holds, as a mask.
     pub fn mask(&self, wanted: impl Fn(Device) -> bool) -> u64 {
         self.devices.iter().enumerate().fold(0, |mask, (i, d)| mask | (u64::from(wanted(*d)) << i))
+    }
+
+    pub fn used(&self) -> Resources {
+        Resources {
+            gpus: self.devices.iter().filter(|device| device.owner().is_some()).count() as u64,
+            cpus: self.cpus_used.count().into(),
+            memory_bytes: self.memory_used.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+        }
     }
 
     pub fn capacity(&self) -> Resources {

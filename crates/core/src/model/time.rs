@@ -132,9 +132,41 @@ impl fmt::Display for Span {
     }
 }
 
+/// `2026-11-30T09:41:07Z`, with milliseconds only where there are some.
+pub fn rfc3339(time: Time) -> String {
+    let (days, in_day) = (time.0 / 86_400_000, time.0 % 86_400_000);
+    let (year, month, day) = civil_from_days(days);
+    let (hours, minutes) = (in_day / 3_600_000, in_day / 60_000 % 60);
+    let (seconds, ms) = (in_day / 1_000 % 60, in_day % 1_000);
+    let fraction = if ms == 0 { String::new() } else { format!(".{ms:03}") };
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}{fraction}Z")
+}
+
+/// Year, month and day of a count of days since 1970-01-01 in the Gregorian calendar. Counts in 400-year eras that start
+/// on a first of March, so that the leap day is the last of its year.
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    const DAYS_TO_1970: u64 = 719_468;
+    const DAYS_IN_ERA: u64 = 146_097;
+    let day = days + DAYS_TO_1970;
+    let (era, of_era) = (day / DAYS_IN_ERA, day % DAYS_IN_ERA);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day_of_month = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day_of_month)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_print_as_rfc3339() {
+        assert_eq!(rfc3339(Time(0)), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(Time(951_782_400_000)), "2000-02-29T00:00:00Z");
+        assert_eq!(rfc3339(Time(1_796_031_667_089)), "2026-11-30T09:41:07.089Z");
+    }
 
     #[test]
     fn spans_read_and_print() {

@@ -1,0 +1,161 @@
+//! Rules 2, 4, 6, 7, 8 and 10 for jobs: gangs are whole, counters are sums, one attempt at a time, constraints hold,
+//! terminal states own nothing, every wait has an end.
+use super::Found;
+use crate::model::amounts::Resources;
+use crate::model::cluster::Cluster;
+use crate::model::ids::JobId;
+use crate::model::job::{Attempt, AttemptPhase, Exit, Job, JobState, Level, Worker, WorkerPhase};
+use crate::model::queue::ancestry;
+use crate::model::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub fn job(cluster: &Cluster, job: &Job, found: &mut Found) {
+    let expected = match job.attempt.as_ref().map(|attempt| &attempt.phase) {
+        None => JobState::Pending,
+        Some(AttemptPhase::Preparing { .. } | AttemptPhase::Going { .. }) => JobState::Starting,
+        Some(AttemptPhase::Running { .. }) => JobState::Running,
+        Some(AttemptPhase::Stopping(_)) => JobState::Stopping,
+    };
+    found.unless(job.state == expected, 8, || {
+        format!("job {} is {} but its attempt says {expected}", job.id, job.state)
+    });
+    found.unless(job.evictions <= job.attempts.0, 4, || {
+        format!("job {} was evicted {} times in {} attempts", job.id, job.evictions, job.attempts)
+    });
+    let checkpoint = job.checkpoint.as_ref().is_none_or(|checkpoint| checkpoint.attempt <= job.attempts);
+    found.unless(checkpoint, 7, || format!("job {} has a checkpoint of an attempt that never was", job.id));
+    found.unless(cluster.queues.contains_key(&job.spec.queue), 6, || format!("job {} is in no queue", job.id));
+    if let Some(attempt) = &job.attempt {
+        whole(job, attempt, found);
+        one_copy(cluster, job, attempt, found);
+        together(cluster, job, attempt, found);
+        bounded(job, attempt, found);
+    }
+}
+
+/// Rule 2: outside of stopping, all workers are there, or those missing have done their work.
+fn whole(job: &Job, attempt: &Attempt, found: &mut Found) {
+    let done = |worker: &&Worker| worker.phase == WorkerPhase::Ended(Exit::Code(0));
+    let there = attempt.live().count() + attempt.workers.iter().filter(done).count();
+    let enough = attempt.stopping().is_some() || there >= job.spec.gang.min as usize;
+    found.unless(enough, 2, || format!("job {} has {there} workers, needs {}", job.id, job.spec.gang.min));
+    found.unless(attempt.live().next().is_some(), 2, || {
+        format!("job {} has attempt {} without a live worker", job.id, attempt.number)
+    });
+    let size = attempt.workers.len() as u32;
+    let fits = size >= job.spec.gang.min && size <= job.spec.gang.workers;
+    found.unless(fits, 2, || format!("job {} was placed with {size} workers", job.id));
+}
+
+/// Rule 7: ranks are 0, 1, 2, …, each where its node says it is, and only the newest attempt lives.
+fn one_copy(cluster: &Cluster, job: &Job, attempt: &Attempt, found: &mut Found) {
+    found.unless(attempt.number == job.attempts, 7, || {
+        format!("job {} runs attempt {} of {}", job.id, attempt.number, job.attempts)
+    });
+    let ranks = attempt.workers.iter().enumerate().all(|(index, worker)| worker.rank.0 as usize == index);
+    found.unless(ranks, 7, || format!("ranks of job {} are not 0, 1, 2, …", job.id));
+    for worker in attempt.live() {
+        let node = cluster.node(worker.place.node);
+        found.unless(node.tenants.contains(&(job.id, worker.rank)), 7, || {
+            format!("job {} rank {} lives on {}, which does not know it", job.id, worker.rank, node.name)
+        });
+        let resources = worker.place.resources();
+        found.unless(resources == job.spec.shape.resources(), 1, || {
+            format!("job {} rank {} holds {resources:?}, asked {:?}", job.id, worker.rank, job.spec.shape.resources())
+        });
+    }
+}
+
+/// Rule 7: a hard topology constraint holds for all workers that live.
+fn together(cluster: &Cluster, job: &Job, attempt: &Attempt, found: &mut Found) {
+    if let Some(level) = job.spec.topology.require {
+        let domains: BTreeSet<Vec<u64>> = attempt.live().map(|worker| domain(cluster, worker, level)).collect();
+        found.unless(domains.len() <= 1, 7, || {
+            format!("job {} is spread over {} of level {level}", job.id, domains.len())
+        });
+    }
+    if let Some(slice) = job.spec.topology.ranks_per_island.filter(|slice| *slice > 0) {
+        for ranks in attempt.workers.chunks(slice as usize) {
+            let live = ranks.iter().filter(|worker| !worker.phase.ended());
+            let islands: BTreeSet<Vec<u64>> = live.map(|worker| domain(cluster, worker, Level::Island)).collect();
+            let first = ranks.first().map_or(0, |worker| worker.rank.0);
+            found.unless(islands.len() <= 1, 7, || {
+                format!("ranks {first}… of job {} are on {} islands", job.id, islands.len())
+            });
+        }
+    }
+}
+
+/// What a worker's GPUs have in common at a level, as a path. GPUs that lie in several domains give a path of all.
+fn domain(cluster: &Cluster, worker: &Worker, level: Level) -> Vec<u64> {
+    let place = &worker.place;
+    let node = cluster.node(place.node);
+    let spine = u64::from(cluster.fabric.spine_of(node.leaf).0);
+    let leaf = u64::from(node.leaf.0);
+    let here = u64::from(node.id.0);
+    let gpus = (0..64u8).filter(|gpu| place.gpus >> gpu & 1 == 1);
+    match level {
+        Level::Cluster => vec![],
+        Level::Spine => vec![spine],
+        Level::Leaf => vec![leaf],
+        Level::Node => vec![here],
+        Level::Socket if place.gpus == 0 => {
+            let mut path = vec![here];
+            path.extend(place.memory.iter().map(|(socket, _)| u64::from(*socket)));
+            path
+        }
+        Level::Socket => path_of(here, gpus.map(|gpu| node.machine.gpus[usize::from(gpu)].socket)),
+        Level::Switch => path_of(here, gpus.map(|gpu| Some(node.machine.gpus[usize::from(gpu)].switch))),
+        Level::Island => {
+            let spans = node.machine.islands.iter().any(|island| island.spans_nodes && island.gpus & place.gpus != 0);
+            let root = if spans { leaf | 1 << 40 } else { here };
+            let ids = gpus.map(|gpu| if spans { Some(0) } else { node.machine.island_of_gpu(gpu) });
+            path_of(root, ids)
+        }
+    }
+}
+
+fn path_of(root: u64, parts: impl Iterator<Item = Option<u8>>) -> Vec<u64> {
+    let parts: BTreeSet<u64> = parts.map(|part| part.map_or(u64::MAX, u64::from)).collect();
+    std::iter::once(root).chain(parts).collect()
+}
+
+/// Rule 10: no phase without an end.
+fn bounded(job: &Job, attempt: &Attempt, found: &mut Found) {
+    let deadline = match &attempt.phase {
+        AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline } => *deadline,
+        AttemptPhase::Stopping(stop) => stop.deadline,
+        AttemptPhase::Running { .. } => return,
+    };
+    found.unless(deadline < Time::NEVER, 10, || format!("job {} is {} without a deadline", job.id, job.state));
+}
+
+/// Rule 6: what a queue says is used is what its jobs and those below it hold, and a start never goes over a limit.
+pub fn queues(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
+    let mut used: BTreeMap<&str, Resources> = BTreeMap::new();
+    for job in cluster.jobs.values() {
+        let Some(attempt) = &job.attempt else { continue };
+        let held = attempt.live_resources();
+        for path in ancestry(&job.spec.queue) {
+            let sum = used.entry(path).or_default();
+            *sum = sum.plus(held);
+        }
+    }
+    let started: BTreeSet<&str> = jobs
+        .iter()
+        .filter_map(|id| cluster.job(*id))
+        .filter(|job| job.attempt.as_ref().is_some_and(|attempt| attempt.placed_at == cluster.now))
+        .flat_map(|job| ancestry(&job.spec.queue))
+        .collect();
+    for (path, queue) in &cluster.queues {
+        let sum = used.get(path.as_str()).copied().unwrap_or_default();
+        found.unless(sum == queue.used, 6, || {
+            format!("queue {path} says {:?} is used, its jobs hold {sum:?}", queue.used)
+        });
+        if let Some((resource, value, limit)) = queue.limit.exceeded_by(sum) {
+            found.unless(!started.contains(path.as_str()), 6, || {
+                format!("a start brings queue {path} to {value} {resource}, limit {limit}")
+            });
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The rules that always hold (ARCHITECTURE.md lists them by number), over any state.
+//!
+//! `full` looks at everything: after every event of a scenario or a test. `delta` looks at the nodes and jobs that a
+//! decision touched: before every live commit. Given a clean state before, both say the same. It refuses decisions,
+//! never observations.
+mod jobs;
+mod nodes;
+mod promises;
+
+use crate::model::cluster::Cluster;
+use crate::model::ids::{JobId, NodeId};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// A broken rule, with the objects and numbers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    pub rule: u8,
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {}: {}", self.rule, self.text)
+    }
+}
+
+/// Collects what is found.
+pub(crate) struct Found(Vec<Violation>);
+
+impl Found {
+    pub fn unless(&mut self, holds: bool, rule: u8, text: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(Violation { rule, text: text() });
+        }
+    }
+}
+
+/// Every rule over the whole state.
+pub fn full(cluster: &Cluster) -> Vec<Violation> {
+    let nodes: Vec<NodeId> = cluster.nodes.iter().map(|node| node.id).collect();
+    let jobs: BTreeSet<JobId> = cluster.jobs.keys().copied().collect();
+    let mut found = Found(Vec::new());
+    promises::orphans(cluster, &mut found);
+    nodes::identities(cluster, &mut found);
+    look(cluster, &nodes, &jobs, found)
+}
+
+/// The rules over what was touched. Workers of jobs that are not named are trusted to be as they were.
+pub fn delta(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>) -> Vec<Violation> {
+    let mut nodes = nodes.to_vec();
+    for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
+        nodes.extend(job.attempt.iter().flat_map(|attempt| attempt.workers.iter().map(|worker| worker.place.node)));
+    }
+    nodes.sort_unstable();
+    nodes.dedup();
+    look(cluster, &nodes, jobs, Found(Vec::new()))
+}
+
+fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, mut found: Found) -> Vec<Violation> {
+    for id in nodes {
+        nodes::node(cluster, cluster.node(*id), &mut found);
+    }
+    for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
+        jobs::job(cluster, job, &mut found);
+    }
+    promises::claims(cluster, jobs, &mut found);
+    promises::starts(cluster, jobs, &mut found);
+    jobs::queues(cluster, jobs, &mut found);
+    found.0.sort();
+    found.0
+}

@@ -1,0 +1,229 @@
+//! The life of one run of a gang: placed → preparing → going → running → (stopping) → its last device is free.
+use super::change::Change;
+use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
+use crate::model::job::{
+    Attempt, AttemptPhase, EXIT_REQUEUE, Exit, Job, JobState, Place, Stop, StopWhy, Worker, WorkerPhase,
+};
+use crate::model::node::Device;
+use crate::model::time::Span;
+
+impl Change<'_> {
+    /// Places a new attempt. The caller has checked that all of it is free.
+    pub fn start(&mut self, id: JobId, number: AttemptNo, places: Vec<Place>) {
+        self.unclaim(id, "");
+        for (rank, place) in places.iter().enumerate() {
+            self.occupy(id, Rank(rank as u32), place);
+        }
+        let (now, deadline) = (self.now, self.now + self.cluster.policy.prepare_deadline);
+        let on = self.node_list(&places);
+        let Some(job) = self.job_mut(id) else { return };
+        let workers = places.into_iter().enumerate().map(|(rank, place)| Worker {
+            rank: Rank(rank as u32),
+            place,
+            phase: WorkerPhase::Assigned,
+        });
+        job.attempts = number;
+        job.attempt = Some(Attempt {
+            number,
+            placed_at: now,
+            ran_from: None,
+            phase: AttemptPhase::Preparing { deadline },
+            workers: workers.collect(),
+            rendezvous_port: None,
+            resume_from: job.checkpoint.clone(),
+        });
+        job.note = None;
+        job.exit_code = None;
+        let from = job.checkpoint.as_ref().map_or(String::new(), |c| format!(", resumes from step {}", c.step));
+        let text = format!("{} attempt {number}: {} workers on {on}{from}", job.spec.name, job.spec.gang.workers);
+        self.set_state(id, JobState::Starting);
+        self.event("placed", Some(id), None, text);
+    }
+
+    fn node_list(&self, places: &[Place]) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        for place in places {
+            let name = self.cluster.node(place.node).name.as_str();
+            if names.last() != Some(&name) {
+                names.push(name);
+            }
+        }
+        let more = names.len().saturating_sub(8);
+        names.truncate(8);
+        let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{tail}", names.join(", "))
+    }
+
+    pub fn live_attempt(&mut self, id: JobId, number: AttemptNo) -> Option<&mut Attempt> {
+        let job = self.cluster.jobs.get(&id)?;
+        job.attempt.as_ref().filter(|attempt| attempt.number == number)?;
+        self.job_mut(id)?.attempt.as_mut()
+    }
+
+    /// All are prepared: every node is told to go.
+    pub fn go_if_all_prepared(&mut self, id: JobId, number: AttemptNo) {
+        let deadline = self.now + self.cluster.policy.go_deadline;
+        let Some(attempt) = self.live_attempt(id, number) else { return };
+        let prepared = |worker: &Worker| matches!(worker.phase, WorkerPhase::Prepared { .. });
+        let preparing = matches!(attempt.phase, AttemptPhase::Preparing { .. });
+        if !preparing || !attempt.workers.iter().all(prepared) {
+            return;
+        }
+        if let Some(WorkerPhase::Prepared { port }) = attempt.workers.first().map(|worker| &worker.phase) {
+            attempt.rendezvous_port = Some(*port);
+        }
+        attempt.phase = AttemptPhase::Going { deadline };
+        self.renew_orders(id);
+    }
+
+    pub fn run_if_all_run(&mut self, id: JobId, number: AttemptNo) {
+        let now = self.now;
+        let Some(attempt) = self.live_attempt(id, number) else { return };
+        let going = matches!(attempt.phase, AttemptPhase::Going { .. });
+        let started = |worker: &Worker| matches!(worker.phase, WorkerPhase::Running | WorkerPhase::Ended(_));
+        if !going || !attempt.workers.iter().all(started) {
+            return;
+        }
+        attempt.phase = AttemptPhase::Running { since: now };
+        attempt.ran_from = Some(now);
+        let Some(job) = self.job_mut(id) else { return };
+        job.started_at.get_or_insert(now);
+        let text = format!("{} attempt {number} runs", job.spec.name);
+        self.set_state(id, JobState::Running);
+        self.event("running", Some(id), None, text);
+    }
+
+    /// Asks the live attempt to end. Does nothing if it is already leaving.
+    pub fn stop(&mut self, id: JobId, why: StopWhy) {
+        let Some(job) = self.cluster.job(id) else { return };
+        let Some(attempt) = job.attempt.as_ref().filter(|attempt| attempt.stopping().is_none()) else { return };
+        let grace = if why.has_grace() { job.spec.checkpoint.grace } else { Span::ZERO };
+        let number = attempt.number;
+        let places: Vec<Place> = attempt.live().map(|worker| worker.place.clone()).collect();
+        let text = format!("{} attempt {number} stops: {}", job.spec.name, self.name_nodes(&why));
+        let stop = Stop { why, asked_at: self.now, deadline: self.now + grace };
+        for place in &places {
+            let node = self.node_mut(place.node);
+            for (index, device) in node.devices.iter_mut().enumerate() {
+                if place.gpus >> index & 1 == 1 && *device == Device::Used(id) {
+                    *device = Device::Draining { owner: id, claimant: None };
+                }
+            }
+            node.generation += 1;
+        }
+        if let Some(attempt) = self.live_attempt(id, number) {
+            attempt.phase = AttemptPhase::Stopping(stop);
+        }
+        self.set_state(id, JobState::Stopping);
+        self.event("stopping", Some(id), None, text);
+        self.conclude_if_over(id, number);
+    }
+
+    /// The reason with node names instead of numbers, for people.
+    fn name_nodes(&self, why: &StopWhy) -> String {
+        match why {
+            StopWhy::NodeLost { node } => format!("node {} was lost", self.cluster.node(*node).name),
+            StopWhy::Drained { node } => format!("node {} is being drained", self.cluster.node(*node).name),
+            StopWhy::StartFailed { node, why } => {
+                format!("{} could not start it: {why}", self.cluster.node(*node).name)
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// One worker is over and its devices are free. Ignored if it was over before.
+    pub fn end_worker(&mut self, id: JobId, number: AttemptNo, rank: Rank, exit: Exit) {
+        let now = self.now;
+        let Some(attempt) = self.live_attempt(id, number) else { return };
+        let Some(worker) = attempt.workers.get_mut(rank.0 as usize).filter(|w| !w.phase.ended()) else { return };
+        let place = worker.place.clone();
+        worker.phase = WorkerPhase::Ended(exit.clone());
+        let held_us = now.since(attempt.placed_at).0.saturating_mul(1_000);
+        let by_itself = attempt.stopping().is_none();
+        if let Some(job) = self.job_mut(id) {
+            let gpus: u64 = place.gpus.count_ones().into();
+            job.gpu_us = job.gpu_us.saturating_add(held_us.saturating_mul(gpus));
+            if let (true, Exit::Code(code)) = (by_itself, &exit) {
+                job.exit_code = Some(job.exit_code.map_or(*code, |old| old.max(*code)));
+            }
+        }
+        self.vacate(id, rank, &place);
+        self.react_to_exit(id, rank, place.node, exit);
+        self.conclude_if_over(id, number);
+    }
+
+    /// What the end of one rank means for the others.
+    fn react_to_exit(&mut self, id: JobId, rank: Rank, node: NodeId, exit: Exit) {
+        if let Exit::Refused(why) = &exit {
+            self.charge_refusal(node, why);
+        }
+        let why = match exit {
+            Exit::Code(0) => return,
+            Exit::Code(EXIT_REQUEUE) => StopWhy::AskedRequeue { rank },
+            Exit::Refused(why) => StopWhy::StartFailed { node, why },
+            Exit::Lost | Exit::LeaseExpired => StopWhy::NodeLost { node },
+            exit => StopWhy::RankFailed { rank, exit },
+        };
+        self.stop(id, why);
+    }
+
+    /// When the last worker is over, the job is done, failed, cancelled, or pending again.
+    fn conclude_if_over(&mut self, id: JobId, number: AttemptNo) {
+        let Some(job) = self.cluster.job(id) else { return };
+        let Some(attempt) = job.attempt.as_ref().filter(|attempt| attempt.number == number) else { return };
+        if attempt.live().next().is_some() {
+            return;
+        }
+        match attempt.stopping().map(|stop| stop.why.clone()) {
+            None => self.retire(id, JobState::Done, None),
+            Some(StopWhy::Cancelled { by }) => {
+                self.retire(id, JobState::Cancelled, Some(format!("cancelled by {by}")));
+            }
+            Some(why @ StopWhy::TimeLimit) => self.retire(id, JobState::Failed, Some(why.to_string())),
+            Some(why @ StopWhy::RankFailed { .. }) => self.after_failure(id, why),
+            Some(why) => self.back_to_pending(id, why),
+        }
+    }
+
+    fn after_failure(&mut self, id: JobId, why: StopWhy) {
+        let (now, backoff) = (self.now, self.cluster.policy.backoff);
+        let Some(job) = self.job_mut(id) else { return };
+        job.failures += 1;
+        if job.failures > job.spec.retries {
+            let runs = job.failures;
+            let note = if runs > 1 { format!("{why}; it failed {runs} times") } else { why.to_string() };
+            return self.retire(id, JobState::Failed, Some(note));
+        }
+        job.not_before = now + backoff.times(1 << (job.failures - 1).min(10));
+        self.back_to_pending(id, why);
+    }
+
+    /// Keeps its seniority; only the attempt is over.
+    fn back_to_pending(&mut self, id: JobId, why: StopWhy) {
+        let note = self.name_nodes(&why);
+        let Some(job) = self.job_mut(id) else { return };
+        if matches!(why, StopWhy::Preempted { .. }) {
+            job.evictions += 1;
+        }
+        job.attempt = None;
+        job.note = Some(note.clone());
+        let text = format!("{} is pending again: {note}{}", job.spec.name, resume_words(job));
+        self.set_state(id, JobState::Pending);
+        self.event("requeued", Some(id), None, text);
+    }
+
+    /// Tells the nodes of a job that their orders changed.
+    pub fn renew_orders(&mut self, id: JobId) {
+        let Some(attempt) = self.cluster.job(id).and_then(|job| job.attempt.as_ref()) else { return };
+        for node in attempt.nodes() {
+            self.node_mut(node).generation += 1;
+        }
+    }
+}
+
+fn resume_words(job: &Job) -> String {
+    match &job.checkpoint {
+        Some(checkpoint) => format!(", will resume from step {}", checkpoint.step),
+        None => String::new(),
+    }
+}

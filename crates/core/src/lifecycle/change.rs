@@ -1,0 +1,179 @@
+//! One input at work: the cluster, what it touches, and the small moves that all handlers share.
+use super::input::{Effects, Event, Refusal};
+use crate::model::cluster::Cluster;
+use crate::model::ids::{JobId, NodeId};
+use crate::model::job::{Job, JobState, Place};
+use crate::model::node::{Device, Node};
+use crate::model::queue::ancestry;
+use crate::model::time::Time;
+use std::sync::Arc;
+
+pub struct Change<'a> {
+    pub cluster: &'a mut Cluster,
+    pub now: Time,
+    pub effects: Effects,
+    changed: bool,
+}
+
+impl<'a> Change<'a> {
+    pub fn new(cluster: &'a mut Cluster, now: Time) -> Change<'a> {
+        let now = now.max(cluster.now);
+        cluster.now = now;
+        Change { cluster, now, effects: Effects::default(), changed: false }
+    }
+
+    pub fn finish(self) -> Effects {
+        if self.changed {
+            self.cluster.version += 1;
+        }
+        self.effects
+    }
+
+    pub fn event(&mut self, kind: &str, job: Option<JobId>, node: Option<NodeId>, text: String) {
+        self.effects.events.push(Event { at: self.now, kind: kind.to_string(), job, node, text });
+    }
+
+    pub fn find_job(&self, id: JobId) -> Result<&Job, Refusal> {
+        self.cluster.job(id).ok_or(Refusal::NoSuchJob { job: id })
+    }
+
+    /// The job for writing, if it is live; marks it as changed.
+    pub fn job_mut(&mut self, id: JobId) -> Option<&mut Job> {
+        let job = self.cluster.jobs.get_mut(&id)?;
+        self.effects.dirty.jobs.insert(id);
+        self.changed = true;
+        Some(Arc::make_mut(job))
+    }
+
+    /// The node for writing; marks it as changed.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        self.effects.dirty.nodes.insert(id);
+        self.changed = true;
+        Arc::make_mut(&mut self.cluster.nodes[id.index()])
+    }
+
+    /// Not a change of any record: what the server last heard is never stored.
+    pub fn touch_heard(&mut self, id: NodeId) {
+        let now = self.now;
+        Arc::make_mut(&mut self.cluster.nodes[id.index()]).last_heard = now;
+    }
+
+    pub fn mark_globals(&mut self) {
+        self.effects.dirty.globals = true;
+        self.changed = true;
+    }
+
+    pub fn mark_changed(&mut self) {
+        self.changed = true;
+    }
+
+    pub fn set_state(&mut self, id: JobId, state: JobState) {
+        let now = self.now;
+        if let Some(job) = self.job_mut(id) {
+            job.state = state;
+            job.state_since = now;
+        }
+    }
+
+    /// Adds a place to its node and to the job's queues.
+    pub fn occupy(&mut self, id: JobId, rank: crate::model::Rank, place: &Place) {
+        let node = self.node_mut(place.node);
+        for (index, device) in node.devices.iter_mut().enumerate() {
+            if place.gpus >> index & 1 == 1 {
+                *device = Device::Used(id);
+            }
+        }
+        node.cpus_used = node.cpus_used.union(&place.cpus);
+        for (socket, bytes) in &place.memory {
+            node.memory_used[usize::from(*socket)] += bytes;
+        }
+        node.tenants.insert((id, rank));
+        node.generation += 1;
+        self.charge(id, place, true);
+    }
+
+    /// Takes a place off its node: what was promised to a claimant goes to the claimant.
+    pub fn vacate(&mut self, id: JobId, rank: crate::model::Rank, place: &Place) {
+        let node = self.node_mut(place.node);
+        for (index, device) in node.devices.iter_mut().enumerate() {
+            if place.gpus >> index & 1 == 1 {
+                *device = match *device {
+                    Device::Draining { claimant: Some(claimant), .. } => Device::Claimed(claimant),
+                    Device::Sick { .. } => Device::Sick { owner: None },
+                    _ => Device::Free,
+                };
+            }
+        }
+        node.cpus_used = node.cpus_used.difference(&place.cpus);
+        for (socket, bytes) in &place.memory {
+            node.memory_used[usize::from(*socket)] -= bytes;
+        }
+        node.tenants.remove(&(id, rank));
+        node.generation += 1;
+        self.charge(id, place, false);
+    }
+
+    fn charge(&mut self, id: JobId, place: &Place, add: bool) {
+        let Some(job) = self.cluster.jobs.get(&id) else { return };
+        for path in ancestry(&job.spec.queue) {
+            let Some(queue) = self.cluster.queues.get_mut(path) else { continue };
+            let amount = place.resources();
+            queue.used = match add {
+                true => queue.used.plus(amount),
+                false => queue.used.minus(amount).unwrap_or_default(),
+            };
+            self.effects.dirty.queues.insert(path.to_string());
+        }
+    }
+
+    /// Ends a claim: what waits for the claimant is free again, what is still being freed is promised to nobody.
+    pub fn unclaim(&mut self, claimant: JobId, why: &str) {
+        let Some(claim) = self.cluster.claims.remove(&claimant) else { return };
+        self.effects.dirty.claims.insert(claimant);
+        let mut nodes: Vec<NodeId> = claim.places.iter().map(|place| place.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        for id in nodes {
+            for device in &mut self.node_mut(id).devices {
+                *device = match *device {
+                    Device::Claimed(by) if by == claimant => Device::Free,
+                    Device::Draining { owner, claimant: Some(by) } if by == claimant => {
+                        Device::Draining { owner, claimant: None }
+                    }
+                    other => other,
+                };
+            }
+        }
+        if !why.is_empty() {
+            self.event("unclaimed", Some(claimant), None, format!("the claim of job {claimant} ended: {why}"));
+        }
+    }
+
+    /// Removes a job that reached a terminal state; whoever waited for it learns of it.
+    pub fn retire(&mut self, id: JobId, state: JobState, note: Option<String>) {
+        self.unclaim(id, "its claimant is gone");
+        let now = self.now;
+        let Some(job) = self.job_mut(id) else { return };
+        job.state = state;
+        job.state_since = now;
+        job.ended_at = Some(now);
+        job.attempt = None;
+        job.held_by = None;
+        if note.is_some() {
+            job.note = note;
+        }
+        let text = match &job.note {
+            Some(note) => format!("{} is {state}: {note}", job.spec.name),
+            None => format!("{} is {state}", job.spec.name),
+        };
+        self.event(&state.to_string(), Some(id), None, text);
+        if let Some(job) = self.cluster.jobs.remove(&id) {
+            self.effects.finished.push(job);
+        }
+        self.cluster.blocked.remove(&id);
+        if self.cluster.reservations.remove(&id).is_some() {
+            self.effects.dirty.reservations = true;
+        }
+        self.tell_dependents(id, state);
+    }
+}

@@ -1,0 +1,145 @@
+//! Applies a decision as one whole, or drops it: every step is checked against the state of now, and the result against
+//! the rules, before anything is kept.
+use super::change::Change;
+use super::input::{Effects, Refusal};
+use crate::check;
+use crate::model::decision::{Claim, Decision, Step};
+use crate::model::ids::{AttemptNo, JobId};
+use crate::model::job::{JobState, Place, Priority};
+use crate::model::node::Device;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub fn apply(change: Change<'_>, decision: Decision) -> Result<Effects, Refusal> {
+    if decision.steps.is_empty() {
+        let mut change = change;
+        change.note_results(decision);
+        return Ok(change.finish());
+    }
+    let now = change.now;
+    let target = change.cluster;
+    let mut trial = target.clone();
+    let mut change = Change::new(&mut trial, now);
+    for step in &decision.steps {
+        change.take_step(step)?;
+    }
+    let touched = decision.touched_nodes();
+    let jobs: BTreeSet<JobId> = change.effects.dirty.jobs.iter().copied().collect();
+    change.note_results(decision);
+    let effects = change.finish();
+    if let Some(violation) = check::delta(&trial, &touched, &jobs).first() {
+        return Err(Refusal::StaleDecision { why: violation.to_string() });
+    }
+    *target = trial;
+    Ok(effects)
+}
+
+impl Change<'_> {
+    fn take_step(&mut self, step: &Step) -> Result<(), Refusal> {
+        match step {
+            Step::Stop { job, attempt, why } => {
+                self.expect_live(*job, *attempt)?;
+                self.stop(*job, why.clone());
+            }
+            Step::Claim(claim) => self.claim(claim)?,
+            Step::Unclaim { claimant, why } => self.unclaim(*claimant, why),
+            Step::Start { job, attempt, places } => {
+                self.expect_startable(*job, *attempt, places)?;
+                self.start(*job, *attempt, places.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn expect_live(&self, id: JobId, number: AttemptNo) -> Result<(), Refusal> {
+        let job = self.cluster.job(id).ok_or_else(|| stale(format!("job {id} has ended")))?;
+        let live = job.attempt.as_ref().is_some_and(|a| a.number == number && a.stopping().is_none());
+        if live { Ok(()) } else { Err(stale(format!("job {id} no longer runs attempt {number}"))) }
+    }
+
+    fn expect_startable(&self, id: JobId, number: AttemptNo, places: &[Place]) -> Result<(), Refusal> {
+        let job = self.cluster.job(id).ok_or_else(|| stale(format!("job {id} has ended")))?;
+        if job.state != JobState::Pending || job.held_by.is_some() || job.attempts.0 + 1 != number.0 {
+            return Err(stale(format!("job {id} is not pending for attempt {number}")));
+        }
+        let yields = job.spec.priority == Priority::P3;
+        let free = |device: Device| matches!(device, Device::Free) || device == Device::Claimed(id);
+        for place in places {
+            let node = self.cluster.node(place.node);
+            if !node.accepts(yields, self.now) || place.gpus & !node.mask(free) != 0 {
+                return Err(stale(format!("devices on {} for job {id} are not free", node.name)));
+            }
+        }
+        self.expect_room(id, places)
+    }
+
+    /// Cores and memory: nothing used, nothing twice, nothing beyond what the machine has.
+    fn expect_room(&self, id: JobId, places: &[Place]) -> Result<(), Refusal> {
+        let mut cpus = BTreeMap::new();
+        let mut memory = BTreeMap::new();
+        for place in places {
+            let node = self.cluster.node(place.node);
+            let taken = cpus.entry(place.node).or_insert(node.cpus_used);
+            if !place.cpus.is_disjoint(taken) {
+                return Err(stale(format!("cores on {} for job {id} are in use", node.name)));
+            }
+            *taken = taken.union(&place.cpus);
+            for (socket, bytes) in &place.memory {
+                let socket = usize::from(*socket);
+                let sum: &mut u64 = memory.entry((place.node, socket)).or_insert(node.memory_used[socket]);
+                *sum = sum.saturating_add(*bytes);
+                if *sum > node.machine.sockets[socket].memory_bytes {
+                    return Err(stale(format!("memory on {} for job {id} is in use", node.name)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, claim: &Claim) -> Result<(), Refusal> {
+        let id = claim.claimant;
+        let pending = self.cluster.job(id).is_some_and(|job| job.state == JobState::Pending);
+        if !pending || self.cluster.claims.contains_key(&id) {
+            return Err(stale(format!("job {id} cannot claim: it is not pending, or has a claim in flight")));
+        }
+        for place in &claim.places {
+            let node = self.node_mut(place.node);
+            for (index, device) in node.devices.iter_mut().enumerate().filter(|(i, _)| place.gpus >> i & 1 == 1) {
+                *device = match *device {
+                    Device::Free => Device::Claimed(id),
+                    Device::Draining { owner, claimant: None } => Device::Draining { owner, claimant: Some(id) },
+                    other => return Err(stale(format!("GPU {index} of {} is {other:?}", node.name))),
+                };
+            }
+        }
+        let name = self.cluster.job(id).map_or(String::new(), |job| job.spec.name.clone());
+        let victims: Vec<String> = claim.victims.iter().map(|(job, _)| job.to_string()).collect();
+        let lost = claim.lost_gpu_ms / 1_000;
+        let text =
+            format!("{name} claims the devices of jobs {}: {lost} GPU-seconds of work are lost", victims.join(", "));
+        self.cluster.claims.insert(id, claim.clone());
+        self.effects.dirty.claims.insert(id);
+        self.event("claimed", Some(id), None, text);
+        Ok(())
+    }
+
+    /// Reservations and reasons replace those of the decision before.
+    fn note_results(&mut self, decision: Decision) {
+        let reservations: BTreeMap<JobId, _> = decision
+            .reservations
+            .into_iter()
+            .filter(|reservation| self.cluster.jobs.contains_key(&reservation.job))
+            .map(|reservation| (reservation.job, reservation))
+            .collect();
+        if reservations != self.cluster.reservations {
+            self.cluster.reservations = reservations;
+            self.effects.dirty.reservations = true;
+        }
+        let mut blocked = decision.blocked;
+        blocked.retain(|job, _| self.cluster.job(*job).is_some_and(|job| job.state == JobState::Pending));
+        self.cluster.blocked = blocked;
+    }
+}
+
+fn stale(why: String) -> Refusal {
+    Refusal::StaleDecision { why }
+}

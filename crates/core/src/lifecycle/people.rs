@@ -1,0 +1,222 @@
+//! What people ask for: submit, cancel, hold, requeue, and the settings of queues, fabric and policy.
+use super::change::Change;
+use super::input::{NodePlacement, QueueSpec, Refusal};
+use crate::model::ids::JobId;
+use crate::model::job::{DependencyKind, Job, JobSpec, JobState, Level, Owner, StopWhy};
+use crate::model::queue::{Queue, ancestry};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Change<'_> {
+    pub fn submit(&mut self, spec: Arc<JobSpec>, owner: Owner) -> Result<(), Refusal> {
+        self.check_spec(&spec)?;
+        let id = JobId(self.cluster.next_job.max(1));
+        self.cluster.next_job = id.0 + 1;
+        self.mark_globals();
+        let text = format!(
+            "{} by {} in queue {}: {} workers of {} GPUs, {}",
+            spec.name, owner.user, spec.queue, spec.gang.workers, spec.shape.gpus, spec.priority
+        );
+        let job = Job::new(id, spec, owner, self.now);
+        self.cluster.jobs.insert(id, Arc::new(job));
+        self.effects.dirty.jobs.insert(id);
+        self.effects.submitted = Some(id);
+        self.event("submitted", Some(id), None, text);
+        Ok(())
+    }
+
+    fn check_spec(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        let bad =
+            |field: &str, why: String| Err(Refusal::BadSpec { name: spec.name.clone(), field: field.to_string(), why });
+        if !self.cluster.queues.contains_key(&spec.queue) {
+            return Err(Refusal::NoSuchQueue { queue: spec.queue.clone() });
+        }
+        let gang = spec.gang;
+        if gang.workers == 0 || gang.min == 0 || gang.min > gang.workers {
+            let why = format!("workers {} and min {}: both at least 1, min at most workers", gang.workers, gang.min);
+            return bad("gang", why);
+        }
+        if spec.shape.gpus == 0 && spec.shape.cpus == 0 && spec.shape.memory_bytes == 0 {
+            return bad("resources", "a worker needs at least one GPU, CPU or byte of memory".to_string());
+        }
+        if let Some(slice) = spec.topology.ranks_per_island
+            && (slice == 0 || gang.workers % slice != 0 || spec.shape.gpus == 0)
+        {
+            let why = format!("{slice} does not divide {} workers with GPUs", gang.workers);
+            return bad("topology.ranks_per_island", why);
+        }
+        if spec.shape.gpus == 0 && matches!(spec.topology.require, Some(Level::Island | Level::Switch)) {
+            return bad("topology.require", "workers without GPUs are on no island or switch".to_string());
+        }
+        if let Some(live) = self.cluster.job_named(&spec.name) {
+            let why = format!("job {} of that name is {}; choose another name or cancel it", live.id, live.state);
+            return bad("name", why);
+        }
+        self.check_group(spec)
+    }
+
+    fn check_group(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        let Some(group) = &spec.group else { return Ok(()) };
+        let members = self.cluster.jobs.values().filter_map(|job| job.spec.group.as_ref());
+        let mut present = 0;
+        for member in members.filter(|member| member.name == group.name) {
+            present += 1;
+            if member.size != group.size {
+                let why = format!("group {} has size {}, not {}", group.name, member.size, group.size);
+                return Err(Refusal::BadSpec { name: spec.name.clone(), field: "group".to_string(), why });
+            }
+        }
+        if present >= group.size {
+            let why = format!("group {} has its {} jobs already", group.name, group.size);
+            return Err(Refusal::BadSpec { name: spec.name.clone(), field: "group".to_string(), why });
+        }
+        Ok(())
+    }
+
+    pub fn cancel(&mut self, id: JobId, by: String) -> Result<(), Refusal> {
+        let job = self.find_job(id)?;
+        match &job.attempt {
+            None => self.retire(id, JobState::Cancelled, Some(format!("cancelled by {by}"))),
+            Some(attempt) if attempt.stopping().is_none() => self.stop(id, StopWhy::Cancelled { by }),
+            Some(_) => self.turn_stop_into(id, StopWhy::Cancelled { by }),
+        }
+        Ok(())
+    }
+
+    /// Already leaving: only what becomes of it afterwards changes.
+    fn turn_stop_into(&mut self, id: JobId, why: StopWhy) {
+        let text = why.to_string();
+        let attempt = self.job_mut(id).and_then(|job| job.attempt.as_mut());
+        if let Some(crate::model::job::AttemptPhase::Stopping(stop)) = attempt.map(|attempt| &mut attempt.phase) {
+            stop.why = why;
+        }
+        self.event("cancelling", Some(id), None, text);
+    }
+
+    pub fn hold(&mut self, id: JobId, by: String) -> Result<(), Refusal> {
+        let job = self.find_job(id)?;
+        if job.state != JobState::Pending {
+            let why = "only a pending job can be held; requeue it first".to_string();
+            return Err(Refusal::WrongState { job: id, state: job.state.to_string(), why });
+        }
+        self.unclaim(id, "its claimant is held");
+        if let Some(job) = self.job_mut(id) {
+            job.held_by = Some(by.clone());
+        }
+        self.event("held", Some(id), None, format!("held by {by}"));
+        Ok(())
+    }
+
+    pub fn release_hold(&mut self, id: JobId, by: String) -> Result<(), Refusal> {
+        let job = self.find_job(id)?;
+        if job.held_by.is_none() {
+            let why = "it is not held".to_string();
+            return Err(Refusal::WrongState { job: id, state: job.state.to_string(), why });
+        }
+        if let Some(job) = self.job_mut(id) {
+            job.held_by = None;
+        }
+        self.event("released", Some(id), None, format!("released by {by}"));
+        Ok(())
+    }
+
+    pub fn requeue(&mut self, id: JobId, by: String) -> Result<(), Refusal> {
+        let job = self.find_job(id)?;
+        let live = job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
+        if !live {
+            let why = "only a starting or running job can be requeued".to_string();
+            return Err(Refusal::WrongState { job: id, state: job.state.to_string(), why });
+        }
+        self.stop(id, StopWhy::Requeued { by });
+        Ok(())
+    }
+
+    pub fn tell_dependents(&mut self, id: JobId, state: JobState) {
+        let waiting: Vec<JobId> = self
+            .cluster
+            .jobs
+            .values()
+            .filter(|job| job.spec.after.iter().any(|dependency| dependency.job == id && !dependency.met))
+            .map(|job| job.id)
+            .collect();
+        for dependent in waiting {
+            self.settle_dependency(dependent, id, state);
+        }
+    }
+
+    fn settle_dependency(&mut self, dependent: JobId, on: JobId, state: JobState) {
+        let mut never = false;
+        let Some(job) = self.job_mut(dependent) else { return };
+        let spec = Arc::make_mut(&mut job.spec);
+        for dependency in spec.after.iter_mut().filter(|dependency| dependency.job == on) {
+            let met = match dependency.kind {
+                DependencyKind::AfterOk => state == JobState::Done,
+                DependencyKind::AfterNotOk => state != JobState::Done,
+                DependencyKind::AfterAny => true,
+            };
+            dependency.met = met;
+            never |= !met;
+        }
+        if never && job.attempt.is_none() {
+            let note = format!("job {on} is {state}, so what it waits for can never come");
+            self.retire(dependent, JobState::Cancelled, Some(note));
+        }
+    }
+
+    /// All or nothing: every queue of the list is checked before one is changed.
+    pub fn set_queues(&mut self, queues: Vec<QueueSpec>, by: String) -> Result<(), Refusal> {
+        for (index, spec) in queues.iter().enumerate() {
+            let bad = |why: String| Err(Refusal::BadQueue { queue: spec.path.clone(), why });
+            let valid =
+                |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+            if !spec.path.split('/').all(valid) {
+                return bad("a name is parts of letters, digits, - _ . joined by /".to_string());
+            }
+            if queues[..index].iter().any(|other| other.path == spec.path) {
+                return bad("it is named twice".to_string());
+            }
+            let known = |path: &str| self.cluster.queues.contains_key(path) || queues.iter().any(|q| q.path == path);
+            if let Some(parent) = ancestry(&spec.path).nth(1).filter(|parent| !known(parent)) {
+                return bad(format!("its parent {parent} does not exist; name it in the same file"));
+            }
+        }
+        for spec in queues {
+            self.effects.dirty.queues.insert(spec.path.clone());
+            let queue = self.cluster.queues.entry(spec.path.clone()).or_insert_with(|| Queue::new(&spec.path));
+            queue.weight = spec.weight.unwrap_or(queue.weight);
+            queue.guarantee = spec.guarantee.unwrap_or(queue.guarantee);
+            queue.limit = spec.limit.unwrap_or(queue.limit);
+            self.event("queue", None, None, format!("queue {} set by {by}", spec.path));
+        }
+        self.mark_changed();
+        Ok(())
+    }
+
+    pub fn set_fabric(&mut self, placements: BTreeMap<String, NodePlacement>, by: String) -> Result<(), Refusal> {
+        for (name, placement) in placements {
+            self.cluster.placements.insert(name.clone(), placement.clone());
+            if let Some(id) = self.cluster.node_names.get(&name).copied() {
+                self.put_in_place(id, &placement);
+            }
+        }
+        self.mark_globals();
+        self.event("fabric", None, None, format!("leaves, spines and pools set by {by}"));
+        Ok(())
+    }
+
+    pub fn set_policy(&mut self, name: String, value: String, by: String) -> Result<(), Refusal> {
+        self.cluster.policy.set(&name, &value).map_err(|error| Refusal::BadSetting(error.to_string()))?;
+        self.mark_globals();
+        self.event("setting", None, None, format!("{name} set to {value} by {by}"));
+        Ok(())
+    }
+
+    /// A new leader: what agents were promised before is counted as renewed now and waited out.
+    pub fn new_term(&mut self) {
+        self.cluster.term += 1;
+        self.mark_globals();
+        for index in 0..self.cluster.nodes.len() {
+            self.touch_heard(crate::model::NodeId(index as u32));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Time passes: leases, deadlines and limits. Every transient state has one and a named exit.
+use super::change::Change;
+use crate::model::cluster::Cluster;
+use crate::model::ids::{JobId, NodeId};
+use crate::model::job::{AttemptPhase, Job, StopWhy, WorkerPhase};
+use crate::model::node::{HealthState, Node};
+use crate::model::time::{Span, Time};
+
+/// Silence for this part of the lease makes a node suspect: agents renew at a sixth of it.
+const SUSPECT_PART: u64 = 3;
+
+impl Change<'_> {
+    pub fn tick(&mut self) {
+        for index in 0..self.cluster.nodes.len() {
+            self.tick_node(NodeId(index as u32));
+        }
+        let jobs: Vec<JobId> = self
+            .cluster
+            .jobs
+            .values()
+            .filter(|job| job_deadline(self.cluster, job) <= self.now)
+            .map(|job| job.id)
+            .collect();
+        for job in jobs {
+            self.tick_job(job);
+        }
+        let late: Vec<JobId> = self
+            .cluster
+            .claims
+            .values()
+            .filter(|claim| claim.deadline <= self.now)
+            .map(|claim| claim.claimant)
+            .collect();
+        late.into_iter().for_each(|claimant| self.unclaim(claimant, "its victims did not leave in time"));
+    }
+
+    fn tick_node(&mut self, id: NodeId) {
+        if node_deadline(self.cluster, self.cluster.node(id)).is_none_or(|at| at > self.now) {
+            return;
+        }
+        let (now, lease) = (self.now, self.cluster.policy.lease);
+        let node = self.cluster.node(id);
+        let silent = now.since(node.last_heard);
+        match node.health.state {
+            HealthState::Quarantined if node.health.until.is_some_and(|until| until <= now) => {
+                let until = now + self.cluster.policy.probation;
+                self.set_health(id, HealthState::Probation, "quarantine is over".to_string(), Some(until));
+            }
+            HealthState::Probation if node.health.until.is_some_and(|until| until <= now) => {
+                self.set_health(id, HealthState::Ready, "probation passed".to_string(), None);
+            }
+            HealthState::Ready | HealthState::Probation if silent >= suspect_after(lease) => {
+                self.set_health(id, HealthState::Suspect, format!("not heard for {silent}"), None);
+            }
+            _ => {}
+        }
+        self.fence_if_lease_is_over(id);
+    }
+
+    fn fence_if_lease_is_over(&mut self, id: NodeId) {
+        let lease = self.cluster.policy.lease;
+        let node = self.cluster.node(id);
+        let over_since = node.revoked_at.unwrap_or(node.last_heard) + lease;
+        let can_fence = matches!(node.health.state, HealthState::Suspect | HealthState::Quarantined);
+        if !can_fence
+            || over_since > self.now
+            || (node.tenants.is_empty() && node.health.state == HealthState::Quarantined)
+        {
+            return;
+        }
+        if node.revoked_at.is_none() && !majority_heard(self.cluster, self.now) {
+            return;
+        }
+        let cause = match node.revoked_at {
+            Some(_) => format!("it did not confirm a stop, and its lease of {lease} is over"),
+            None => format!("silent for {}, longer than its lease of {lease}", self.now.since(node.last_heard)),
+        };
+        self.fence(id, cause);
+    }
+
+    fn tick_job(&mut self, id: JobId) {
+        let Some(attempt) = self.cluster.job(id).and_then(|job| job.attempt.clone()) else { return };
+        match &attempt.phase {
+            AttemptPhase::Preparing { .. } | AttemptPhase::Going { .. } => {
+                let going = matches!(attempt.phase, AttemptPhase::Going { .. });
+                let late = attempt.workers.iter().find(|worker| match worker.phase {
+                    WorkerPhase::Assigned => true,
+                    WorkerPhase::Prepared { .. } => going,
+                    _ => false,
+                });
+                let Some(node) = late.map(|worker| worker.place.node) else { return };
+                let why = if going { "its ranks did not run in time" } else { "it was not prepared in time" };
+                self.charge_refusal(node, why);
+                self.stop(id, StopWhy::StartFailed { node, why: why.to_string() });
+            }
+            AttemptPhase::Running { .. } => self.stop(id, StopWhy::TimeLimit),
+            AttemptPhase::Stopping(_) => {
+                let mut nodes: Vec<NodeId> = attempt.live().map(|worker| worker.place.node).collect();
+                nodes.dedup();
+                nodes.into_iter().for_each(|node| self.revoke(node));
+            }
+        }
+    }
+
+    /// A stop that nobody confirms: the node's lease is renewed no more, and when it is over the node is fenced.
+    fn revoke(&mut self, id: NodeId) {
+        if self.cluster.node(id).revoked_at.is_some() {
+            return;
+        }
+        let now = self.now;
+        let node = self.node_mut(id);
+        node.revoked_at = Some(now);
+        node.generation += 1;
+        self.set_health(id, HealthState::Suspect, "it did not confirm a stop in time".to_string(), None);
+    }
+}
+
+fn suspect_after(lease: Span) -> Span {
+    Span((lease.0 / SUSPECT_PART).max(1))
+}
+
+/// Server and agents heard from are more than half of (agents + 1): nobody else can be a majority.
+pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
+    let lease = cluster.policy.lease;
+    let alive = cluster.nodes.iter().filter(|node| node.health.state != HealthState::Dead);
+    let (mut agents, mut heard) = (0u64, 0u64);
+    for node in alive {
+        agents += 1;
+        heard += u64::from(now.since(node.last_heard) < lease);
+    }
+    2 * (1 + heard) > agents + 1
+}
+
+/// When a tick may next change something; `None`: never without an input.
+pub fn next_deadline(cluster: &Cluster) -> Option<Time> {
+    let nodes = cluster.nodes.iter().filter_map(|node| node_deadline(cluster, node));
+    let jobs = cluster.jobs.values().map(|job| wake_up(cluster, job));
+    let claims = cluster.claims.values().map(|claim| claim.deadline);
+    nodes.chain(jobs).chain(claims).min().filter(|at| *at < Time::NEVER)
+}
+
+/// A pending job may become placeable by the clock alone.
+fn wake_up(cluster: &Cluster, job: &Job) -> Time {
+    if job.attempt.is_some() {
+        return job_deadline(cluster, job);
+    }
+    let begin = job.spec.begin.filter(|at| *at > cluster.now);
+    let backoff = Some(job.not_before).filter(|at| *at > cluster.now);
+    begin.into_iter().chain(backoff).min().unwrap_or(Time::NEVER)
+}
+
+fn job_deadline(cluster: &Cluster, job: &Job) -> Time {
+    let Some(attempt) = &job.attempt else { return Time::NEVER };
+    match &attempt.phase {
+        AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline } => *deadline,
+        AttemptPhase::Running { since } => job.spec.time_limit.map_or(Time::NEVER, |limit| *since + limit),
+        AttemptPhase::Stopping(stop) => {
+            let at = stop.deadline + cluster.policy.stop_margin;
+            let revoked = attempt.live().all(|worker| cluster.node(worker.place.node).revoked_at.is_some());
+            if revoked { Time::NEVER } else { at }
+        }
+    }
+}
+
+fn node_deadline(cluster: &Cluster, node: &Node) -> Option<Time> {
+    let lease = cluster.policy.lease;
+    let health = node.health.until;
+    let cooldown = Some(node.cooldown_until).filter(|at| *at > cluster.now);
+    let silence = match node.health.state {
+        HealthState::Ready | HealthState::Probation => Some(node.last_heard + suspect_after(lease)),
+        HealthState::Suspect => Some(node.revoked_at.unwrap_or(node.last_heard) + lease),
+        HealthState::Quarantined if !node.tenants.is_empty() => Some(node.last_heard + lease),
+        _ => None,
+    };
+    health.into_iter().chain(cooldown).chain(silence).min()
+}

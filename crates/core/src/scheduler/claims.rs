@@ -1,0 +1,112 @@
+//! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
+use super::{Held, Session, Unit};
+use crate::model::decision::{Blocker, Claim, Step};
+use crate::model::ids::{AttemptNo, JobId, NodeId};
+use crate::model::job::Place;
+use crate::model::node::Device;
+use std::collections::BTreeMap;
+
+impl<'a> Session<'a> {
+    /// Takes the CPUs and memory of all claims out of the draft (claimed devices are not free anyway) and charges their
+    /// claimants' queues.
+    pub fn hold_back_claims(&mut self) {
+        for claim in self.cluster.claims.values() {
+            let freed = self.freed_memory(claim);
+            self.hold_back(&claim.places, &freed);
+            let Some(job) = self.cluster.job(claim.claimant) else { continue };
+            self.charge(job);
+            let (end, assumed) = self.expected_end(job, claim.deadline);
+            self.ends.push(Held { end, assumed, job: job.id, places: claim.places.clone() });
+        }
+    }
+
+    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not freed for them anyway.
+    pub fn hold_back(&mut self, places: &[Place], freed: &BTreeMap<(NodeId, u8), u64>) {
+        let mut freed = freed.clone();
+        for place in places {
+            let mut kept = place.clone();
+            for (socket, bytes) in &mut kept.memory {
+                let coming = freed.entry((place.node, *socket)).or_default();
+                let covered = (*coming).min(*bytes);
+                *coming -= covered;
+                *bytes -= covered;
+            }
+            self.draft.change(place.node, |room| room.take(&kept));
+        }
+    }
+
+    /// Memory that the claim's victims still hold, by node and socket.
+    fn freed_memory(&self, claim: &Claim) -> BTreeMap<(NodeId, u8), u64> {
+        let victims = claim.victims.iter().filter_map(|(job, attempt)| {
+            let job = self.cluster.job(*job)?;
+            job.attempt.as_ref().filter(|a| a.number == *attempt)
+        });
+        memory_of(victims.flat_map(|attempt| attempt.live().map(|worker| &worker.place)))
+    }
+
+    /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
+    pub fn continue_claim(&mut self, unit: &Unit<'a>) {
+        let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.cluster.claims.get(&job.id)).collect();
+        if claims.iter().all(|claim| claim.is_some_and(|claim| self.is_free(claim))) {
+            for (job, claim) in unit.iter().zip(claims) {
+                let Some(claim) = claim else { continue };
+                let attempt = AttemptNo(job.attempts.0 + 1);
+                self.steps.push(Step::Start { job: job.id, attempt, places: claim.places.clone() });
+            }
+            return;
+        }
+        if let Ok(places) = self.place_beside_reservations(unit) {
+            for job in unit {
+                let why = "it starts elsewhere sooner".to_string();
+                self.steps.push(Step::Unclaim { claimant: job.id, why });
+            }
+            return self.start(unit, places);
+        }
+        let deadline = claims.iter().flatten().map(|claim| claim.deadline).max().unwrap_or(self.now);
+        let victims = claims.iter().flatten().map(|claim| self.victims_left(claim)).max().unwrap_or(0);
+        self.block(unit, Blocker::Yielding { victims, deadline });
+    }
+
+    fn victims_left(&self, claim: &Claim) -> u32 {
+        let left = claim.victims.iter().filter(|(job, attempt)| {
+            self.cluster.job(*job).is_some_and(|job| job.attempt.as_ref().is_some_and(|a| a.number == *attempt))
+        });
+        left.count() as u32
+    }
+
+    /// Whether everything that the claim promises is free for its claimant.
+    fn is_free(&self, claim: &Claim) -> bool {
+        let mut need: BTreeMap<(NodeId, u8), u64> = BTreeMap::new();
+        let devices_free = claim.places.iter().all(|place| {
+            for (socket, bytes) in &place.memory {
+                *need.entry((place.node, *socket)).or_default() += bytes;
+            }
+            self.devices_wait_for(claim.claimant, place)
+        });
+        devices_free
+            && need.into_iter().all(|((node, socket), bytes)| {
+                let node = self.cluster.node(node);
+                let socket = usize::from(socket);
+                let total = node.machine.sockets.get(socket).map_or(0, |s| s.memory_bytes);
+                node.memory_used.get(socket).is_some_and(|used| used.saturating_add(bytes) <= total)
+            })
+    }
+
+    fn devices_wait_for(&self, claimant: JobId, place: &Place) -> bool {
+        let node = self.cluster.node(place.node);
+        let claimed = node.mask(|device| device == Device::Claimed(claimant));
+        let yields = self.cluster.job(claimant).is_some_and(|j| j.spec.priority == crate::model::Priority::P3);
+        place.gpus & !claimed == 0 && place.cpus.is_disjoint(&node.cpus_used) && node.accepts(yields, self.now)
+    }
+}
+
+/// Memory of `places` by node and socket.
+pub fn memory_of<'p>(places: impl Iterator<Item = &'p Place>) -> BTreeMap<(NodeId, u8), u64> {
+    let mut sums: BTreeMap<(NodeId, u8), u64> = BTreeMap::new();
+    for place in places {
+        for (socket, bytes) in &place.memory {
+            *sums.entry((place.node, *socket)).or_default() += bytes;
+        }
+    }
+    sums
+}

@@ -1,0 +1,220 @@
+//! One node: how many workers fit on its free devices, and exactly which devices, cores, memory and NICs each gets.
+//!
+//! Counting is on devices, never on totals over nodes: a worker lives on one node. Cores and memory come from the sockets
+//! of the worker's GPUs first and spill to others only when those are short, so node totals are the exact bound.
+use super::room::Room;
+use crate::model::cpuset::CpuSet;
+use crate::model::ids::NodeId;
+use crate::model::job::{Place, Shape};
+use crate::model::machine::Machine;
+
+/// Where on a node workers may be: a set of its GPUs, and a socket if cores and memory may not come from elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    pub gpus: u64,
+    pub socket: Option<u8>,
+}
+
+impl Cell {
+    pub fn whole(machine: &Machine) -> Cell {
+        Cell { gpus: machine.gpu_mask(), socket: None }
+    }
+}
+
+/// Workers of `shape` that the room holds, by each dimension alone: GPUs, CPUs, memory.
+pub fn capacity_by(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) -> [u32; 3] {
+    let per = |free: u64, need: u64| free.checked_div(need).map_or(u32::MAX, |n| n.min(u64::from(u32::MAX)) as u32);
+    let eligible = super::filter::vram_mask(machine, shape.vram_bytes);
+    let gpus = u64::from((room.gpus & cell.gpus & eligible).count_ones());
+    let (cpus, memory) = match cell.socket.map(usize::from) {
+        Some(socket) => {
+            let local = machine.sockets.get(socket).map_or(0, |s| room.cpus.intersection(&s.cpus).count());
+            (local, room.memory.get(socket).copied().unwrap_or(0))
+        }
+        None => (room.cpus.count(), room.memory_total()),
+    };
+    [per(gpus, shape.gpus.into()), per(cpus.into(), shape.cpus.into()), per(memory, shape.memory_bytes)]
+}
+
+/// Workers of `shape` that the room holds.
+pub fn capacity(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) -> u32 {
+    let [gpus, cpus, memory] = capacity_by(machine, room, shape, cell);
+    gpus.min(cpus).min(memory)
+}
+
+/// Exact places for `count` workers, or `None` if they do not fit. Neighbours in the result are neighbours on the node.
+pub fn place_workers(
+    machine: &Machine,
+    node: NodeId,
+    room: &Room,
+    shape: &Shape,
+    cell: Cell,
+    count: u32,
+) -> Option<Vec<Place>> {
+    if capacity(machine, room, shape, cell) < count {
+        return None;
+    }
+    let mut left = *room;
+    let eligible = super::filter::vram_mask(machine, shape.vram_bytes) & cell.gpus;
+    let together = tightest(machine, left.gpus & eligible, count.saturating_mul(shape.gpus))?;
+    let mut masks = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let gpus = choose_gpus(machine, left.gpus & together, shape.gpus)?;
+        left.gpus &= !gpus;
+        masks.push(gpus);
+    }
+    masks.sort_by_key(|mask| mask.trailing_zeros());
+    masks.into_iter().map(|gpus| complete(machine, node, &mut left, shape, cell, gpus)).collect()
+}
+
+/// The free GPUs of the tightest partition cell that holds `need`; in it the fewest free ones, so that big holes stay.
+fn tightest(machine: &Machine, free: u64, need: u32) -> Option<u64> {
+    if need == 0 {
+        return Some(0);
+    }
+    machine.partitions().iter().find_map(|cells| {
+        cells
+            .iter()
+            .map(|cell| cell & free)
+            .filter(|cell| cell.count_ones() >= need)
+            .min_by_key(|cell| (cell.count_ones(), cell.trailing_zeros()))
+    })
+}
+
+/// `need` GPUs out of `free`, inside the tightest cell, broken cells first.
+fn choose_gpus(machine: &Machine, free: u64, need: u32) -> Option<u64> {
+    let cell = tightest(machine, free, need)?;
+    if cell.count_ones() == need || need == 0 {
+        return Some(cell);
+    }
+    let mut chosen = 0u64;
+    while chosen.count_ones() < need {
+        let missing = need - chosen.count_ones();
+        let part = largest_whole(machine, cell & !chosen, missing);
+        chosen |= first_bits(part, missing);
+    }
+    Some(chosen)
+}
+
+/// The largest group of `free` GPUs in one finer cell that does not exceed `need`, else the smallest group above it.
+fn largest_whole(machine: &Machine, free: u64, need: u32) -> u64 {
+    let groups = || machine.partitions().iter().flatten().map(|cell| cell & free).filter(|cell| *cell != 0);
+    let whole = groups()
+        .filter(|group| group.count_ones() <= need)
+        .max_by_key(|group| (group.count_ones(), u32::MAX - group.trailing_zeros()));
+    whole.or_else(|| groups().min_by_key(|group| (group.count_ones(), group.trailing_zeros()))).unwrap_or(free)
+}
+
+fn first_bits(mut mask: u64, count: u32) -> u64 {
+    let mut chosen = 0;
+    for _ in 0..count.min(mask.count_ones()) {
+        let bit = mask & mask.wrapping_neg();
+        chosen |= bit;
+        mask &= !bit;
+    }
+    chosen
+}
+
+/// Adds cores, memory and NICs to a worker's GPUs and takes all of it from `left`.
+fn complete(machine: &Machine, node: NodeId, left: &mut Room, shape: &Shape, cell: Cell, gpus: u64) -> Option<Place> {
+    let shares = socket_shares(machine, left, shape, cell, gpus);
+    let cpus = choose_cpus(machine, left, &shares, shape.cpus, cell)?;
+    let memory = choose_memory(left, &shares, shape.memory_bytes, cell)?;
+    let place = Place { node, gpus, cpus, memory, nics: nics_for(machine, gpus) };
+    left.take(&place);
+    Some(place)
+}
+
+/// How many of the worker's GPUs each socket holds; for a worker without known sockets the emptiest one that suits it.
+fn socket_shares(machine: &Machine, left: &Room, shape: &Shape, cell: Cell, gpus: u64) -> Vec<(u8, u32)> {
+    let sockets = 0..machine.sockets.len() as u8;
+    if let Some(socket) = cell.socket {
+        return vec![(socket, 1)];
+    }
+    let shares: Vec<(u8, u32)> = sockets
+        .clone()
+        .map(|s| (s, (machine.mask_of_socket(s) & gpus).count_ones()))
+        .filter(|(_, share)| *share > 0)
+        .collect();
+    if !shares.is_empty() {
+        return shares;
+    }
+    let free_cpus = |s: u8| left.cpus.intersection(&machine.sockets[usize::from(s)].cpus).count();
+    sockets
+        .filter(|s| free_cpus(*s) >= shape.cpus && left.memory[usize::from(*s)] >= shape.memory_bytes)
+        .min_by_key(|s| (free_cpus(*s), *s))
+        .map_or(Vec::new(), |s| vec![(s, 1)])
+}
+
+fn choose_cpus(machine: &Machine, left: &Room, shares: &[(u8, u32)], need: u32, cell: Cell) -> Option<CpuSet> {
+    let mut chosen = CpuSet::default();
+    let mut free = left.cpus;
+    for (socket, wanted) in spread(shares, need.into()) {
+        let on_socket = machine.sockets[usize::from(socket)].cpus.intersection(&free).count();
+        let some = machine.take_cpus(socket, &free, (wanted as u32).min(on_socket))?;
+        chosen = chosen.union(&some);
+        free = free.difference(&some);
+    }
+    for socket in spill_order(machine, cell) {
+        let missing = need - chosen.count();
+        let on_socket = machine.sockets[usize::from(socket)].cpus.intersection(&free).count();
+        let some = machine.take_cpus(socket, &free, missing.min(on_socket))?;
+        chosen = chosen.union(&some);
+        free = free.difference(&some);
+    }
+    (chosen.count() == need).then_some(chosen)
+}
+
+fn choose_memory(left: &Room, shares: &[(u8, u32)], need: u64, cell: Cell) -> Option<Vec<(u8, u64)>> {
+    let mut chosen: Vec<(u8, u64)> = Vec::new();
+    let mut missing = need;
+    let sockets: Vec<u8> = match cell.socket {
+        Some(socket) => vec![socket],
+        None => (0..left.memory.len() as u8).collect(),
+    };
+    let wanted = spread(shares, need);
+    let rest = sockets.iter().map(|socket| (*socket, u64::MAX));
+    for (socket, wanted) in wanted.into_iter().chain(rest) {
+        let taken = chosen.iter().find(|(s, _)| *s == socket).map_or(0, |(_, bytes)| *bytes);
+        let free = left.memory[usize::from(socket)].saturating_sub(taken);
+        let some = free.min(wanted).min(missing);
+        missing -= some;
+        match chosen.iter_mut().find(|(s, _)| *s == socket) {
+            Some((_, bytes)) => *bytes += some,
+            None if some > 0 => chosen.push((socket, some)),
+            None => {}
+        }
+    }
+    chosen.sort_unstable();
+    (missing == 0).then_some(chosen)
+}
+
+/// Splits `need` over the sockets by their shares; the largest remainders round up.
+fn spread(shares: &[(u8, u32)], need: u64) -> Vec<(u8, u64)> {
+    let total: u64 = shares.iter().map(|(_, share)| u64::from(*share)).sum();
+    let mut left = need;
+    let mut weight_left = total;
+    let mut parts = Vec::with_capacity(shares.len());
+    for (socket, share) in shares {
+        let part = (u128::from(left) * u128::from(*share)).div_ceil(u128::from(weight_left.max(1))) as u64;
+        weight_left -= u64::from(*share);
+        left -= part.min(left);
+        parts.push((*socket, part));
+    }
+    parts
+}
+
+fn spill_order(machine: &Machine, cell: Cell) -> Vec<u8> {
+    match cell.socket {
+        Some(_) => Vec::new(),
+        None => (0..machine.sockets.len() as u8).collect(),
+    }
+}
+
+/// Only the rails tied to these GPUs.
+fn nics_for(machine: &Machine, gpus: u64) -> u64 {
+    (0..machine.gpus.len() as u8)
+        .filter(|gpu| gpus >> gpu & 1 == 1)
+        .filter_map(|gpu| machine.nic_for_gpu(gpu))
+        .fold(0, |mask, nic| mask | (1 << nic))
+}

@@ -1,0 +1,362 @@
+//! `decide`: which pending job goes next, on which devices, and who must yield for it.
+//!
+//! A pure function of the cluster and the moment. The order of service is walked once. Each unit (a job, or a group that
+//! starts as one) is placed whole on the draft, or gets a typed reason. A unit that cannot start now is told whether it
+//! ever could; if it may evict, the cheapest legal set of victims is searched and its devices are claimed; else its
+//! earliest start is reserved, and whoever comes after may not move it later.
+mod claims;
+mod draft;
+mod filter;
+mod fit;
+mod order;
+mod place;
+mod preempt;
+mod reserve;
+mod room;
+mod tree;
+mod why;
+
+pub use room::MAX_SOCKETS;
+pub use why::{dry_run, why};
+
+use crate::model::amounts::Resources;
+use crate::model::cluster::Cluster;
+use crate::model::decision::{Blocker, Decision, Step};
+use crate::model::ids::{AttemptNo, JobId};
+use crate::model::job::{Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
+use crate::model::queue::ancestry;
+use crate::model::time::{Span, Time};
+use draft::Draft;
+use filter::Pick;
+use place::{Miss, place_gang};
+use reserve::Reserved;
+use std::collections::BTreeMap;
+use tree::Tree;
+
+/// Decides for the cluster as it is at `now`.
+pub fn decide(cluster: &Cluster, now: Time) -> Decision {
+    let mut session = Session::new(cluster, now);
+    for unit in order::units(cluster, now) {
+        session.consider(&unit);
+    }
+    session.finish()
+}
+
+/// All jobs of a unit: a gang alone, or the gangs of one group, most senior first.
+pub(crate) type Unit<'a> = Vec<&'a Job>;
+
+/// The walk through the order of service.
+pub(crate) struct Session<'a> {
+    pub cluster: &'a Cluster,
+    pub now: Time,
+    pub draft: Draft<'a>,
+    pub tree: Tree,
+    pub steps: Vec<Step>,
+    pub blocked: BTreeMap<JobId, Blocker>,
+    pub reserved: Vec<Reserved>,
+    /// When what is held now comes free, with the places: running work, starts of this decision, claims.
+    pub ends: Vec<Held>,
+    queue_used: BTreeMap<&'a str, Resources>,
+    /// Requests that failed already: equal ones fail for the same reason.
+    failed: BTreeMap<ClassKey<'a>, Blocker>,
+    /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
+    satisfiable: BTreeMap<GangKey<'a>, Option<Miss>>,
+}
+
+/// Devices with the moment at which they come free.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub end: Time,
+    /// The end is assumed: its holder states no limit.
+    pub assumed: bool,
+    pub job: JobId,
+    pub places: Vec<Place>,
+}
+
+/// What makes two pending jobs equal to the scheduler.
+type ClassKey<'a> = (Priority, &'a str, GangKey<'a>, Option<Span>);
+type GangKey<'a> = (&'a Shape, u32, TopologyWish, Option<&'a str>, bool);
+
+fn gang_key(spec: &JobSpec) -> GangKey<'_> {
+    let yields = spec.priority == Priority::P3;
+    (&spec.shape, spec.gang.workers, spec.topology, spec.pool.as_deref(), yields)
+}
+
+fn class_key(spec: &JobSpec) -> ClassKey<'_> {
+    (spec.priority, &spec.queue, gang_key(spec), spec.time_limit)
+}
+
+impl<'a> Session<'a> {
+    pub fn new(cluster: &'a Cluster, now: Time) -> Session<'a> {
+        let mut session = Session {
+            cluster,
+            now,
+            draft: Draft::now(cluster),
+            tree: Tree::of(cluster),
+            steps: Vec::new(),
+            blocked: BTreeMap::new(),
+            reserved: Vec::new(),
+            ends: Vec::new(),
+            queue_used: cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect(),
+            failed: BTreeMap::new(),
+            satisfiable: BTreeMap::new(),
+        };
+        session.note_running();
+        session.hold_back_claims();
+        session
+    }
+
+    fn note_running(&mut self) {
+        for job in self.cluster.jobs.values() {
+            let Some(attempt) = &job.attempt else { continue };
+            let places = attempt.live().map(|worker| worker.place.clone()).collect();
+            let (end, assumed) = match attempt.stopping() {
+                Some(stop) => (stop.deadline, false),
+                None => self.expected_end(job, attempt.ran_from.unwrap_or(self.now)),
+            };
+            self.ends.push(Held { end, assumed, job: job.id, places });
+        }
+    }
+
+    /// Rounded outward: never before the next millisecond. A job without a limit is assumed to take as long again
+    /// whenever it outlives the assumption.
+    fn expected_end(&self, job: &Job, from: Time) -> (Time, bool) {
+        match job.spec.time_limit {
+            Some(limit) => ((from + limit).max(self.now + Span(1)), false),
+            None => {
+                let assumed = self.cluster.policy.assumed_time;
+                ((from + assumed).max(self.now + assumed.min(self.now.since(from))).max(self.now + Span(1)), true)
+            }
+        }
+    }
+
+    fn consider(&mut self, unit: &Unit<'a>) {
+        if let Some(blocker) = self.closed_gate(unit) {
+            self.block(unit, blocker);
+        } else if unit.iter().any(|job| self.cluster.claims.contains_key(&job.id)) {
+            self.continue_claim(unit);
+        } else if self.draft.work > self.cluster.policy.budget {
+            self.block(unit, Blocker::NotReached);
+        } else if let Some(blocker) = self.failed.get(&class_key(&unit[0].spec)).filter(|_| unit.len() == 1) {
+            let blocker = blocker.clone();
+            self.block(unit, blocker);
+        } else {
+            self.try_to_start(unit);
+        }
+    }
+
+    fn block(&mut self, unit: &Unit<'a>, blocker: Blocker) {
+        for job in unit {
+            self.blocked.insert(job.id, blocker.clone());
+        }
+    }
+
+    /// Gates that have nothing to do with devices.
+    fn closed_gate(&self, unit: &Unit<'a>) -> Option<Blocker> {
+        unit.iter().find_map(|job| order::closed_gate(self.cluster, job, self.now)).or_else(|| {
+            let claimed = unit.iter().any(|job| self.cluster.claims.contains_key(&job.id));
+            if claimed { None } else { self.over_limit(unit) }
+        })
+    }
+
+    /// The first limit of the queue tree that the unit would break.
+    fn over_limit(&self, unit: &Unit<'a>) -> Option<Blocker> {
+        let mut asks: BTreeMap<&str, Resources> = BTreeMap::new();
+        for job in unit {
+            for path in ancestry(&job.spec.queue) {
+                let sum = asks.entry(path).or_default();
+                *sum = sum.plus(job.spec.total());
+            }
+        }
+        asks.into_iter().find_map(|(path, asks)| {
+            let used = self.queue_used.get(path).copied().unwrap_or_default();
+            let limit = &self.cluster.queues.get(path)?.limit;
+            let (resource, total, limit) = limit.exceeded_by(used.plus(asks))?;
+            let asks = amount_of(asks, resource);
+            let (queue, resource) = (path.to_string(), resource.to_string());
+            Some(Blocker::QueueLimit { queue, resource, used: total.saturating_sub(asks), asks, limit })
+        })
+    }
+
+    fn try_to_start(&mut self, unit: &Unit<'a>) {
+        match self.place_beside_reservations(unit) {
+            Ok(places) => self.start(unit, places),
+            Err(miss) => {
+                let blocker = self.explain_miss(unit, &miss);
+                let blocker = self.make_room(unit, blocker);
+                if unit.len() == 1 && !matches!(blocker, Blocker::Yielding { .. }) {
+                    self.failed.insert(class_key(&unit[0].spec), blocker.clone());
+                }
+                self.block(unit, blocker);
+            }
+        }
+    }
+
+    /// Evicts if that is right and helps, else reserves.
+    fn make_room(&mut self, unit: &Unit<'a>, blocker: Blocker) -> Blocker {
+        if matches!(blocker, Blocker::Unsatisfiable { .. }) {
+            return blocker;
+        }
+        if let Some(yielding) = self.preempt(unit) {
+            return yielding;
+        }
+        self.reserve(unit);
+        blocker
+    }
+
+    /// Places every job of the unit, or none.
+    pub fn place_unit(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
+        let mark = self.draft.mark();
+        let mut by_size: Vec<usize> = (0..unit.len()).collect();
+        by_size.sort_by_key(|i| {
+            let spec = &unit[*i].spec;
+            (std::cmp::Reverse((spec.shape.gpus, spec.gang.workers)), *i)
+        });
+        let mut places = vec![Vec::new(); unit.len()];
+        for index in by_size {
+            let spec = &unit[index].spec;
+            let pick = Pick::Accepting(self.now);
+            match place_gang(&mut self.draft, &self.tree, spec, spec.gang.workers, pick) {
+                Ok(found) => places[index] = found,
+                Err(miss) => {
+                    self.draft.undo_to(mark);
+                    return Err(miss);
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    fn start(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) {
+        for (job, places) in unit.iter().zip(places) {
+            self.charge(job);
+            let (end, assumed) = self.expected_end(job, self.now);
+            self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
+            self.steps.push(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
+        }
+    }
+
+    pub fn charge(&mut self, job: &'a Job) {
+        for path in ancestry(&job.spec.queue) {
+            let used = self.queue_used.entry(path).or_default();
+            *used = used.plus(job.spec.total());
+        }
+    }
+
+    /// Turns a miss into the reason: never, not on these nodes, not in one domain, promised to others, or not now.
+    fn explain_miss(&mut self, unit: &Unit<'a>, miss: &Miss) -> Blocker {
+        if let Some(text) = self.unsatisfiable(unit) {
+            return Blocker::Unsatisfiable { text };
+        }
+        if !self.reserved.is_empty() && self.place_unit_and_undo(unit) {
+            let ahead = self.reserved[0].reservation.job;
+            let class = self.cluster.job(ahead).map_or(Priority::P0, |job| job.spec.priority);
+            return Blocker::Priority { ahead, class };
+        }
+        let spec = &unit[0].spec;
+        let workers = spec.gang.workers;
+        if let Some(level) = miss.level {
+            let (best, placeable) = (miss.best, miss.placeable);
+            let domain = miss.best_domain.clone();
+            return Blocker::Topology { workers, level, best, best_gpus: miss.best_gpus, placeable, domain };
+        }
+        self.short_of(spec, miss)
+    }
+
+    pub fn place_unit_and_undo(&mut self, unit: &Unit<'a>) -> bool {
+        let mark = self.draft.mark();
+        let fits = self.place_unit(unit).is_ok();
+        self.draft.undo_to(mark);
+        fits
+    }
+
+    fn short_of(&self, spec: &JobSpec, miss: &Miss) -> Blocker {
+        let workers = spec.gang.workers;
+        let suited = self.cluster.nodes.iter().filter(|node| filter::suits(node, spec).is_ok());
+        let (mut open, mut shut, mut shut_cap) = (Vec::new(), 0, 0u32);
+        for node in suited {
+            let room = self.draft.room(node.id);
+            if filter::accepts(node, spec, self.now).is_ok() {
+                open.push((node, room));
+            } else {
+                shut += 1;
+                let room = room::Room::now(node);
+                let cell = fit::Cell::whole(&node.machine);
+                shut_cap = shut_cap.saturating_add(fit::capacity(&node.machine, &room, &spec.shape, cell));
+            }
+        }
+        let placeable = miss.placeable;
+        if open.is_empty() && shut == 0 {
+            return Blocker::NodeFilter { workers, rejected: self.cluster.nodes.len() as u32 };
+        }
+        if placeable.saturating_add(shut_cap) >= workers {
+            return Blocker::Health { workers, placeable, out: shut };
+        }
+        let free_gpus = open.iter().map(|(_, room)| u64::from(room.gpus.count_ones())).sum();
+        let short = shortest_dimension(spec, &open);
+        let needs_gpus = spec.total().gpus;
+        Blocker::Resources { workers, placeable, needs_gpus, free_gpus, short }
+    }
+
+    /// Why not even an empty healthy cluster holds the unit; `None` if it does.
+    fn unsatisfiable(&mut self, unit: &Unit<'a>) -> Option<String> {
+        unit.iter().find_map(|job| {
+            let key = gang_key(&job.spec);
+            if !self.satisfiable.contains_key(&key) {
+                let mut empty = Draft::empty(self.cluster);
+                let workers = job.spec.gang.workers;
+                let miss = place_gang(&mut empty, &self.tree, &job.spec, workers, Pick::Existing).err();
+                self.draft.work += empty.work;
+                self.satisfiable.insert(key, miss);
+            }
+            self.satisfiable[&key].as_ref().map(|miss| why::never_text(&job.spec, miss))
+        })
+    }
+
+    fn finish(self) -> Decision {
+        Decision {
+            at: self.now,
+            based_on: self.cluster.version,
+            steps: self.steps,
+            reservations: self.reserved.into_iter().map(|reserved| reserved.reservation).collect(),
+            blocked: self.blocked,
+            work: self.draft.work,
+        }
+    }
+}
+
+fn amount_of(amount: Resources, resource: &str) -> u64 {
+    match resource {
+        "gpus" => amount.gpus,
+        "cpus" => amount.cpus,
+        _ => amount.memory_bytes,
+    }
+}
+
+/// The dimension that holds fewest workers when looked at alone, in words: over all nodes, or per node if the sum over
+/// all nodes would be enough.
+fn shortest_dimension(spec: &JobSpec, open: &[(&std::sync::Arc<crate::model::Node>, &room::Room)]) -> String {
+    let names = ["GPUs", "CPUs", "memory"];
+    let mut workers = [0u32; 3];
+    let mut totals = [0u64; 3];
+    for (node, room) in open {
+        let by = fit::capacity_by(&node.machine, room, &spec.shape, fit::Cell::whole(&node.machine));
+        for (sum, one) in workers.iter_mut().zip(by) {
+            *sum = sum.saturating_add(one);
+        }
+        let free = [u64::from(room.gpus.count_ones()), u64::from(room.cpus.count()), room.memory_total()];
+        totals.iter_mut().zip(free).for_each(|(sum, one)| *sum = sum.saturating_add(one));
+    }
+    let total = spec.total();
+    let needs = [total.gpus, total.cpus, total.memory_bytes];
+    let short: Vec<String> = (0..3)
+        .filter(|i| workers[*i] < spec.gang.workers)
+        .map(|i| if totals[i] >= needs[i] { format!("{} per node", names[i]) } else { names[i].to_string() })
+        .collect();
+    if short.is_empty() { "GPUs, CPUs and memory on the same node".to_string() } else { short.join(", ") }
+}
+
+/// Whether a requirement is about more than one node.
+pub(crate) fn within_node(level: Option<Level>) -> bool {
+    level.is_some_and(|level| level <= Level::Node)
+}

@@ -1,0 +1,454 @@
+//! Places a whole gang on a draft, or says by how much it does not fit.
+//!
+//! From the tightest (or preferred) level upwards to the required one, the first level with a domain that holds all
+//! workers is taken; among its domains the one with the least left over. Placement is on devices, so what is found here
+//! is exact: there is no later step that could refuse it.
+use super::draft::Draft;
+use super::filter::Pick;
+use super::fit::{self, Cell};
+use super::tree::{Tree, fill};
+use crate::model::ids::{LeafId, NodeId};
+use crate::model::job::{JobSpec, Level, Place};
+use crate::model::machine::Machine;
+
+/// Why a gang was not placed, in workers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Miss {
+    /// Workers that the allowed nodes hold together.
+    pub placeable: u32,
+    /// Set when that would be enough but no single domain of this level holds all.
+    pub level: Option<Level>,
+    /// The domain that holds most workers, and how many.
+    pub best: u32,
+    pub best_domain: String,
+    /// Free GPUs in that domain.
+    pub best_gpus: u32,
+}
+
+/// One search: the job, the nodes it may use, and what each holds.
+struct Search<'a, 'd> {
+    draft: &'d mut Draft<'a>,
+    tree: &'d Tree,
+    spec: &'d JobSpec,
+    workers: u32,
+    /// Workers by node; 0 where the node is not allowed.
+    caps: Vec<u32>,
+    pick: Pick,
+}
+
+/// What a node is asked to hold.
+struct Share {
+    node: NodeId,
+    cell: Cell,
+    workers: u32,
+}
+
+/// Places all `workers`; on success they are taken on the draft, in rank order.
+pub fn place_gang(
+    draft: &mut Draft<'_>,
+    tree: &Tree,
+    spec: &JobSpec,
+    workers: u32,
+    pick: Pick,
+) -> Result<Vec<Place>, Miss> {
+    let caps = node_capacities(draft, spec, pick);
+    let mut search = Search { draft, tree, spec, workers, caps, pick };
+    let placeable = search.placeable();
+    if placeable < workers {
+        return Err(search.miss(placeable, None));
+    }
+    let require = spec.topology.require.unwrap_or(Level::Cluster);
+    for level in levels(spec, require) {
+        if let Some(shares) = search.at_level(level) {
+            return Ok(search.take(shares));
+        }
+    }
+    Err(search.miss(placeable, Some(require)))
+}
+
+/// Levels to try in order, never above `require`.
+fn levels(spec: &JobSpec, require: Level) -> Vec<Level> {
+    if require < Level::Node {
+        return vec![require];
+    }
+    let preferred = spec.topology.prefer.filter(|level| *level < Level::Node);
+    let from = spec.topology.prefer.unwrap_or(Level::Node).max(Level::Node).min(require);
+    let above = [Level::Node, Level::Leaf, Level::Spine, Level::Cluster];
+    preferred.into_iter().chain(above.into_iter().filter(|level| *level >= from && *level <= require)).collect()
+}
+
+fn node_capacities(draft: &mut Draft<'_>, spec: &JobSpec, pick: Pick) -> Vec<u32> {
+    draft.work += draft.cluster.nodes.len() as u64;
+    let sliced = spec.topology.ranks_per_island;
+    draft
+        .cluster
+        .nodes
+        .iter()
+        .zip(draft.rooms())
+        .map(|(node, room)| {
+            if !pick.allows(draft.cluster, node, spec) {
+                return 0;
+            }
+            match sliced {
+                Some(slice) => sliced_capacity(&node.machine, room, spec, slice),
+                None => fit::capacity(&node.machine, room, &spec.shape, Cell::whole(&node.machine)),
+            }
+        })
+        .collect()
+}
+
+/// Workers in whole slices on the node's own islands; on islands that span nodes every worker counts, because the slice
+/// is completed by neighbours.
+fn sliced_capacity(machine: &Machine, room: &super::room::Room, spec: &JobSpec, slice: u32) -> u32 {
+    let whole = fit::capacity(machine, room, &spec.shape, Cell::whole(machine));
+    let by_island: u32 = machine
+        .islands
+        .iter()
+        .map(|island| {
+            let workers = fit::capacity(machine, room, &spec.shape, Cell { gpus: island.gpus, socket: None });
+            if island.spans_nodes { workers } else { workers / slice * slice }
+        })
+        .sum();
+    match spans_nodes(machine) {
+        true => by_island.min(whole),
+        false => by_island.min(whole / slice * slice),
+    }
+}
+
+fn spans_nodes(machine: &Machine) -> bool {
+    machine.islands.iter().any(|island| island.spans_nodes)
+}
+
+/// GPUs that a slice or an island-bound gang may use on this machine.
+fn island_gpus(machine: &Machine) -> u64 {
+    machine.islands.iter().fold(0, |mask, island| mask | island.gpus)
+}
+
+impl Search<'_, '_> {
+    fn machine(&self, node: NodeId) -> &Machine {
+        &self.draft.cluster.node(node).machine
+    }
+
+    fn placeable(&self) -> u32 {
+        let leaves = (0..self.tree.leaves.len()).map(|leaf| self.leaf_capacity(LeafId(leaf as u32)));
+        leaves.fold(0, u32::saturating_add)
+    }
+
+    /// Whole slices only, where the job has slices and the leaf's islands span its nodes.
+    fn leaf_capacity(&self, leaf: LeafId) -> u32 {
+        let (local, spanning) = self.leaf_parts(leaf);
+        local.saturating_add(self.whole_slices(spanning))
+    }
+
+    fn leaf_parts(&self, leaf: LeafId) -> (u32, u32) {
+        let mut parts = (0u32, 0u32);
+        for node in &self.tree.leaves[leaf.index()] {
+            let part = match self.spec.topology.ranks_per_island.is_some() && spans_nodes(self.machine(*node)) {
+                true => &mut parts.1,
+                false => &mut parts.0,
+            };
+            *part = part.saturating_add(self.caps[node.index()]);
+        }
+        parts
+    }
+
+    fn whole_slices(&self, workers: u32) -> u32 {
+        match self.spec.topology.ranks_per_island {
+            Some(slice) if slice > 0 => workers / slice * slice,
+            _ => workers,
+        }
+    }
+
+    fn at_level(&mut self, level: Level) -> Option<Vec<Share>> {
+        self.draft.work += 1;
+        match level {
+            Level::Switch | Level::Socket => self.in_one_cell(level),
+            Level::Island => self.in_one_cell(level).or_else(|| self.in_one_spanning_island()),
+            Level::Node => self.in_one_node(),
+            Level::Leaf => self.in_one_leaf(),
+            Level::Spine => self.in_one_spine(),
+            Level::Cluster => self.over_spines(),
+        }
+    }
+
+    /// The node part with the least left over that holds the gang.
+    fn in_one_cell(&self, level: Level) -> Option<Vec<Share>> {
+        let candidates = self.candidates().flat_map(|node| {
+            cells(self.machine(node), level).into_iter().map(move |cell| (node, cell)).collect::<Vec<_>>()
+        });
+        self.best_cell(candidates)
+    }
+
+    /// Tightest partition first, over all nodes: a gang that fits on one switch anywhere goes there.
+    fn in_one_node(&self) -> Option<Vec<Share>> {
+        if self.spec.topology.ranks_per_island.is_some() || self.spec.shape.gpus == 0 {
+            let node = self.candidates().min_by_key(|node| self.tightness(*node, Cell::whole(self.machine(*node))))?;
+            return Some(vec![
+                match self.spec.topology.ranks_per_island.is_some() && spans_nodes(self.machine(node)) {
+                    true => self.island_share(node, self.workers),
+                    false => self.share(node, Cell::whole(self.machine(node)), self.workers),
+                },
+            ]);
+        }
+        let deepest = self.candidates().map(|node| self.machine(node).partitions().len()).max()?;
+        for depth in 0..deepest.max(1) {
+            let candidates = self.candidates().flat_map(|node| {
+                let parts = self.machine(node).partitions();
+                let masks = parts.get(depth.min(parts.len().saturating_sub(1))).cloned();
+                let masks = masks.unwrap_or_else(|| vec![0]);
+                masks.into_iter().map(move |gpus| (node, Cell { gpus, socket: None })).collect::<Vec<_>>()
+            });
+            if let Some(found) = self.best_cell(candidates) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    fn candidates(&self) -> impl Iterator<Item = NodeId> {
+        self.caps.iter().enumerate().filter(|(_, cap)| **cap >= self.workers).map(|(i, _)| NodeId(i as u32))
+    }
+
+    fn best_cell(&self, candidates: impl Iterator<Item = (NodeId, Cell)>) -> Option<Vec<Share>> {
+        let (node, cell) = candidates
+            .filter(|(node, cell)| {
+                fit::capacity(self.machine(*node), self.draft.room(*node), &self.spec.shape, *cell) >= self.workers
+            })
+            .min_by_key(|(node, cell)| (self.tightness(*node, *cell), cell.gpus.trailing_zeros()))?;
+        Some(vec![self.share(node, cell, self.workers)])
+    }
+
+    /// What would be left over: free GPUs in the cell, then on the node, then CPUs. GPU-less workers avoid GPU nodes.
+    fn tightness(&self, node: NodeId, cell: Cell) -> (bool, u32, u32, u32, NodeId) {
+        let room = self.draft.room(node);
+        let wasted = self.spec.shape.gpus == 0 && !self.machine(node).gpus.is_empty();
+        let in_cell = (room.gpus & cell.gpus).count_ones();
+        (wasted, in_cell, room.gpus.count_ones(), room.cpus.count(), node)
+    }
+
+    fn share(&self, node: NodeId, cell: Cell, workers: u32) -> Share {
+        Share { node, cell, workers }
+    }
+
+    fn in_one_spanning_island(&self) -> Option<Vec<Share>> {
+        let holds = |leaf: &usize| -> Option<(u32, usize, Vec<u32>)> {
+            let caps: Vec<u32> = self.tree.leaves[*leaf].iter().map(|node| self.spanning_capacity(*node)).collect();
+            let sum = caps.iter().fold(0u32, |a, b| a.saturating_add(*b));
+            (sum >= self.workers).then_some((sum, *leaf, caps))
+        };
+        let (_, leaf, caps) =
+            (0..self.tree.leaves.len()).filter_map(|l| holds(&l)).min_by_key(|(sum, l, _)| (*sum, *l))?;
+        let taken = fill(&caps, self.workers)?;
+        Some(taken.into_iter().map(|(i, n)| self.island_share(self.tree.leaves[leaf][i], n)).collect())
+    }
+
+    fn spanning_capacity(&self, node: NodeId) -> u32 {
+        let machine = self.machine(node);
+        if self.caps[node.index()] == 0 || !spans_nodes(machine) {
+            return 0;
+        }
+        let cell = Cell { gpus: island_gpus(machine), socket: None };
+        fit::capacity(machine, self.draft.room(node), &self.spec.shape, cell)
+    }
+
+    fn island_share(&self, node: NodeId, workers: u32) -> Share {
+        self.share(node, Cell { gpus: island_gpus(self.machine(node)), socket: None }, workers)
+    }
+
+    fn in_one_leaf(&self) -> Option<Vec<Share>> {
+        let leaves = (0..self.tree.leaves.len()).map(|l| LeafId(l as u32));
+        let (_, _, leaf) = leaves
+            .map(|leaf| (self.leaf_capacity(leaf), self.whole_free_nodes(leaf), leaf))
+            .filter(|(cap, _, _)| *cap >= self.workers)
+            .min()?;
+        self.fill_leaf(leaf, self.workers)
+    }
+
+    fn whole_free_nodes(&self, leaf: LeafId) -> usize {
+        let whole = |node: &&NodeId| self.draft.room(**node).gpus == self.machine(**node).gpu_mask();
+        self.tree.leaves[leaf.index()].iter().filter(whole).count()
+    }
+
+    fn fill_leaf(&self, leaf: LeafId, need: u32) -> Option<Vec<Share>> {
+        let (local, spanning) = self.leaf_parts(leaf);
+        let spanning = self.whole_slices(spanning).min(need);
+        let spanning = if spanning < need && local >= need { 0 } else { spanning };
+        let mut shares = self.fill_nodes(leaf, spanning, true)?;
+        shares.extend(self.fill_nodes(leaf, need - spanning, false)?);
+        Some(shares)
+    }
+
+    /// Shares of the leaf's nodes, of one kind of island.
+    fn fill_nodes(&self, leaf: LeafId, need: u32, spanning: bool) -> Option<Vec<Share>> {
+        let sliced = self.spec.topology.ranks_per_island;
+        let nodes = &self.tree.leaves[leaf.index()];
+        let kind = |node: NodeId| sliced.is_some() && spans_nodes(self.machine(node));
+        let slice = if spanning { 1 } else { sliced.unwrap_or(1) };
+        let caps: Vec<u32> = nodes
+            .iter()
+            .map(|node| if kind(*node) == spanning { self.caps[node.index()] / slice } else { 0 })
+            .collect();
+        let taken = fill(&caps, need / slice)?;
+        Some(
+            taken
+                .into_iter()
+                .map(|(i, n)| match spanning {
+                    true => self.island_share(nodes[i], n),
+                    false => self.share(nodes[i], Cell::whole(self.machine(nodes[i])), n * slice),
+                })
+                .collect(),
+        )
+    }
+
+    fn in_one_spine(&self) -> Option<Vec<Share>> {
+        let spines = 0..self.tree.spines.len();
+        let (_, spine) =
+            spines.map(|spine| (self.spine_capacity(spine), spine)).filter(|(cap, _)| *cap >= self.workers).min()?;
+        self.fill_spine(spine, self.workers)
+    }
+
+    fn spine_capacity(&self, spine: usize) -> u32 {
+        self.tree.spines[spine].iter().fold(0, |sum, leaf| sum.saturating_add(self.leaf_capacity(*leaf)))
+    }
+
+    fn fill_spine(&self, spine: usize, need: u32) -> Option<Vec<Share>> {
+        let leaves = &self.tree.spines[spine];
+        let caps: Vec<u32> = leaves.iter().map(|leaf| self.leaf_capacity(*leaf)).collect();
+        let taken = self.fill_sliced(&caps, need)?;
+        let parts: Option<Vec<Vec<Share>>> = taken.into_iter().map(|(i, n)| self.fill_leaf(leaves[i], n)).collect();
+        Some(parts?.into_iter().flatten().collect())
+    }
+
+    fn over_spines(&self) -> Option<Vec<Share>> {
+        let caps: Vec<u32> = (0..self.tree.spines.len()).map(|spine| self.spine_capacity(spine)).collect();
+        let taken = self.fill_sliced(&caps, self.workers)?;
+        let parts: Option<Vec<Vec<Share>>> = taken.into_iter().map(|(i, n)| self.fill_spine(i, n)).collect();
+        Some(parts?.into_iter().flatten().collect())
+    }
+
+    /// As `fill`, in whole slices where the job has them.
+    fn fill_sliced(&self, caps: &[u32], need: u32) -> Option<Vec<(usize, u32)>> {
+        let slice = self.spec.topology.ranks_per_island.unwrap_or(1).max(1);
+        let caps: Vec<u32> = caps.iter().map(|cap| cap / slice).collect();
+        Some(fill(&caps, need / slice)?.into_iter().map(|(i, n)| (i, n * slice)).collect())
+    }
+
+    /// Takes the shares on the draft. Shares come in the order of the fabric, so ranks follow it.
+    fn take(&mut self, mut shares: Vec<Share>) -> Vec<Place> {
+        let cluster = self.draft.cluster;
+        shares.sort_by_key(|share| {
+            let leaf = cluster.node(share.node).leaf;
+            (cluster.fabric.spine_of(leaf), leaf, share.node)
+        });
+        let mut places = Vec::with_capacity(self.workers as usize);
+        for share in shares {
+            let chosen = self.place_share(&share);
+            self.draft.take_all(&chosen);
+            places.extend(chosen);
+        }
+        assert_eq!(places.len(), self.workers as usize, "a gang is placed whole or not at all");
+        places
+    }
+
+    fn place_share(&self, share: &Share) -> Vec<Place> {
+        let machine = self.machine(share.node);
+        let mut room = *self.draft.room(share.node);
+        let slice = match self.spec.topology.ranks_per_island {
+            Some(slice) if !spans_nodes(machine) => slice,
+            _ => share.workers,
+        };
+        let mut places = Vec::with_capacity(share.workers as usize);
+        while (places.len() as u32) < share.workers && slice > 0 {
+            let cell = if slice == share.workers && self.spec.topology.ranks_per_island.is_none() {
+                share.cell
+            } else {
+                self.island_cell(machine, &room, share, slice)
+            };
+            let chosen = fit::place_workers(machine, share.node, &room, &self.spec.shape, cell, slice);
+            let Some(chosen) = chosen else { break };
+            chosen.iter().for_each(|place| room.take(place));
+            places.extend(chosen);
+        }
+        places
+    }
+
+    /// The island with the fewest free GPUs that still holds a slice; on islands that span nodes all of them.
+    fn island_cell(&self, machine: &Machine, room: &super::room::Room, share: &Share, slice: u32) -> Cell {
+        if spans_nodes(machine) {
+            return share.cell;
+        }
+        machine
+            .islands
+            .iter()
+            .map(|island| Cell { gpus: island.gpus & share.cell.gpus, socket: None })
+            .filter(|cell| fit::capacity(machine, room, &self.spec.shape, *cell) >= slice)
+            .min_by_key(|cell| ((room.gpus & cell.gpus).count_ones(), cell.gpus.trailing_zeros()))
+            .unwrap_or(share.cell)
+    }
+
+    fn miss(&self, placeable: u32, level: Option<Level>) -> Miss {
+        let (best, best_gpus, best_domain) = self.best_domain(level.unwrap_or(Level::Cluster));
+        Miss { placeable, level, best, best_domain, best_gpus }
+    }
+
+    /// The domain of `level` that holds most workers (of equals the one with most free GPUs).
+    fn best_domain(&self, level: Level) -> (u32, u32, String) {
+        let cluster = self.draft.cluster;
+        let free = |node: &NodeId| match self.caps[node.index()] {
+            0 if level >= Level::Node => 0,
+            _ => self.draft.room(*node).gpus.count_ones(),
+        };
+        let leaf_free = |leaf: &LeafId| self.tree.leaves[leaf.index()].iter().map(free).sum::<u32>();
+        let best = match level {
+            Level::Switch | Level::Socket | Level::Island => return self.best_part(level),
+            Level::Node => (0..self.caps.len())
+                .map(|i| NodeId(i as u32))
+                .map(|node| (self.caps[node.index()], free(&node), cluster.node(node).name.clone()))
+                .max_by(|a, b| (a.0, a.1, &b.2).cmp(&(b.0, b.1, &a.2))),
+            Level::Leaf => (0..self.tree.leaves.len())
+                .map(|i| LeafId(i as u32))
+                .map(|leaf| {
+                    let name = cluster.fabric.leaves[leaf.index()].name.clone();
+                    (self.leaf_capacity(leaf), leaf_free(&leaf), name)
+                })
+                .max_by(|a, b| (a.0, a.1, &b.2).cmp(&(b.0, b.1, &a.2))),
+            Level::Spine => (0..self.tree.spines.len())
+                .map(|spine| {
+                    let free = self.tree.spines[spine].iter().map(leaf_free).sum::<u32>();
+                    (self.spine_capacity(spine), free, cluster.fabric.spines[spine].clone())
+                })
+                .max_by(|a, b| (a.0, a.1, &b.2).cmp(&(b.0, b.1, &a.2))),
+            Level::Cluster => Some((self.placeable(), 0, "cluster".to_string())),
+        };
+        best.unwrap_or((0, 0, "none".to_string()))
+    }
+
+    fn best_part(&self, level: Level) -> (u32, u32, String) {
+        let mut best = (0, 0, "none".to_string());
+        for node in self.draft.cluster.nodes.iter().filter(|n| self.pick.allows(self.draft.cluster, n, self.spec)) {
+            let room = self.draft.room(node.id);
+            for cell in cells(&node.machine, level) {
+                let workers = fit::capacity(&node.machine, room, &self.spec.shape, cell);
+                let gpus = (room.gpus & cell.gpus).count_ones();
+                if (workers, gpus) > (best.0, best.1) {
+                    best = (workers, gpus, node.name.clone());
+                }
+            }
+        }
+        best
+    }
+}
+
+/// The parts of a machine at a level below the node.
+fn cells(machine: &Machine, level: Level) -> Vec<Cell> {
+    match level {
+        Level::Switch => (0..machine.switches.len() as u8)
+            .map(|switch| Cell { gpus: machine.mask_of_switch(switch), socket: None })
+            .collect(),
+        Level::Socket => (0..machine.sockets.len() as u8)
+            .map(|socket| Cell { gpus: machine.mask_of_socket(socket), socket: Some(socket) })
+            .collect(),
+        Level::Island => machine.islands.iter().map(|island| Cell { gpus: island.gpus, socket: None }).collect(),
+        _ => vec![Cell::whole(machine)],
+    }
+}

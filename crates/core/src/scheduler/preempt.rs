@@ -1,0 +1,404 @@
+//! Who must yield: the cheapest legal set of whole gangs whose devices, once free, hold the claimant.
+//!
+//! Alternatives without eviction come first (the caller has tried them). A trial runs on the draft and leaves no trace
+//! unless it ends in a placement. Victims are added by the work that is really lost per worker gained; then everyone who
+//! turns out not to be needed is put back, most expensive first, so no victim of the final set could stay.
+use super::filter::Pick;
+use super::fit::{self, Cell};
+use super::{Held, Session, Unit, within_node};
+use crate::model::decision::{Blocker, Claim, Step};
+use crate::model::ids::{JobId, NodeId};
+use crate::model::job::{Job, JobSpec, Level, Place, StopWhy};
+use crate::model::time::{Span, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// At most so many domains are tried with real placements, cheapest estimate first.
+const DOMAINS_TRIED: usize = 8;
+
+/// A job, or all live jobs of a group, that would leave together.
+struct Victim<'a> {
+    jobs: Vec<&'a Job>,
+    places: Vec<Place>,
+    /// Weighted work lost; see [`cost`].
+    cost: u128,
+    lost_gpu_ms: u64,
+    /// Of equals the youngest leaves first.
+    submitted_at: Time,
+    grace: Span,
+}
+
+/// Victims by index and where the unit's jobs then are.
+struct Plan {
+    victims: BTreeSet<usize>,
+    places: Vec<Vec<Place>>,
+    cost: u128,
+}
+
+/// Whether `claimant` has the right to stop `job`. By genuine class; age never gives this right.
+pub fn may_evict(session: &Session<'_>, claimant: &JobSpec, job: &Job) -> bool {
+    claimant.priority <= session.cluster.policy.preempt_from
+        && job.spec.priority > claimant.priority
+        && job.spec.preemptible
+}
+
+/// GPU-milliseconds of work that stopping `job` now would lose.
+pub fn lost_gpu_ms(job: &Job, now: Time) -> u64 {
+    lost_ms(job, now).saturating_mul(job.spec.total().gpus)
+}
+
+fn lost_ms(job: &Job, now: Time) -> u64 {
+    let policy = &job.spec.checkpoint;
+    let lost = if policy.on_demand { policy.write_time } else { now.since(job.unsaved_since(now)) };
+    (lost + policy.restart_time).0
+}
+
+/// Lost work weighted by what the job holds; a job without GPUs weighs by its CPUs. Being stopped again costs a minute
+/// more each time, so that the same job is not always the one.
+fn cost(job: &Job, now: Time) -> u128 {
+    let total = job.spec.total();
+    let weight = u128::from(total.gpus) * 64 + u128::from(total.cpus);
+    let again = u128::from(job.evictions) * u128::from(Span::minutes(1).0);
+    weight * (u128::from(lost_ms(job, now)) + again)
+}
+
+impl<'a> Session<'a> {
+    /// Stops the cheapest victims and claims their devices for the unit; `None` if it may not or that would not help.
+    pub fn preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
+        let victims = self.victims_for(unit);
+        let plan = self.plan(unit, &victims)?;
+        Some(self.commit(unit, &victims, plan))
+    }
+
+    fn victims_for(&self, unit: &Unit<'a>) -> Vec<Victim<'a>> {
+        let legal = |job: &Job| unit.iter().all(|claimant| may_evict(self, &claimant.spec, job));
+        let live = |job: &Job| job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
+        let mut groups: BTreeMap<&str, Vec<&'a Job>> = BTreeMap::new();
+        let mut gangs: Vec<Vec<&'a Job>> = Vec::new();
+        for job in self.cluster.jobs.values().map(AsRef::as_ref).filter(|job| live(job)) {
+            match &job.spec.group {
+                Some(group) => groups.entry(&group.name).or_default().push(job),
+                None => gangs.push(vec![job]),
+            }
+        }
+        gangs.extend(groups.into_values());
+        gangs.retain(|jobs| jobs.iter().all(|job| legal(job)));
+        gangs.into_iter().map(|jobs| self.victim(jobs)).collect()
+    }
+
+    fn victim(&self, jobs: Vec<&'a Job>) -> Victim<'a> {
+        let attempts = jobs.iter().filter_map(|job| job.attempt.as_ref());
+        Victim {
+            places: attempts.flat_map(|attempt| attempt.live().map(|worker| worker.place.clone())).collect(),
+            cost: jobs.iter().map(|job| cost(job, self.now)).sum(),
+            lost_gpu_ms: jobs.iter().fold(0, |sum, job| sum.saturating_add(lost_gpu_ms(job, self.now))),
+            submitted_at: jobs.iter().map(|job| job.submitted_at).max().unwrap_or_default(),
+            grace: jobs.iter().map(|job| job.spec.checkpoint.grace).max().unwrap_or_default(),
+            jobs,
+        }
+    }
+
+    /// The cheapest plan over the domains that the unit may be in.
+    fn plan(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>]) -> Option<Plan> {
+        let all: BTreeSet<usize> = (0..victims.len()).collect();
+        if all.is_empty() || !self.fits_without(unit, victims, &all) {
+            return None;
+        }
+        let by_node = by_node(victims);
+        let mut starts: Vec<(u128, BTreeSet<usize>, Vec<NodeId>)> = self
+            .domains(unit)
+            .into_iter()
+            .filter_map(|nodes| {
+                let first = self.estimate(unit, victims, &by_node, &nodes)?;
+                Some((first.iter().map(|i| victims[*i].cost).sum(), first, nodes))
+            })
+            .collect();
+        starts.sort_by(|a, b| (a.0, a.2.first()).cmp(&(b.0, b.2.first())));
+        let mut best: Option<Plan> = None;
+        for (estimate, first, nodes) in starts.into_iter().take(DOMAINS_TRIED) {
+            if best.as_ref().is_some_and(|plan| plan.cost <= estimate) {
+                break;
+            }
+            if let Some(plan) = self.complete(unit, victims, first, &nodes) {
+                best = Some(best.filter(|old| old.cost <= plan.cost).unwrap_or(plan));
+            }
+        }
+        best.or_else(|| self.prune(unit, victims, all))
+    }
+
+    /// Sets of nodes of which one has to hold the unit: those of the required level.
+    fn domains(&self, unit: &Unit<'a>) -> Vec<Vec<NodeId>> {
+        let require = unit.iter().filter_map(|job| job.spec.topology.require).min();
+        let nodes = || self.cluster.nodes.iter().map(|node| node.id);
+        match require {
+            None | Some(Level::Cluster) => vec![nodes().collect()],
+            level if within_node(level) && level != Some(Level::Island) => nodes().map(|node| vec![node]).collect(),
+            Some(Level::Spine) => {
+                let of_leaf = |leaf: &crate::model::LeafId| self.tree.leaves[leaf.index()].clone();
+                self.tree.spines.iter().map(|leaves| leaves.iter().flat_map(of_leaf).collect()).collect()
+            }
+            _ => self.tree.leaves.clone(),
+        }
+    }
+
+    /// Victims that free enough workers in the domain when capacity is counted node by node; cheapest per worker first.
+    fn estimate(
+        &self,
+        unit: &Unit<'a>,
+        victims: &[Victim<'a>],
+        by_node: &BTreeMap<NodeId, Vec<usize>>,
+        nodes: &[NodeId],
+    ) -> Option<BTreeSet<usize>> {
+        let spec = &unit.iter().max_by_key(|job| job.spec.total().gpus)?.spec;
+        let mut search = Estimate::new(self, spec, victims, by_node, nodes);
+        while search.workers < u64::from(spec.gang.workers) {
+            search.take_cheapest()?;
+        }
+        Some(search.chosen)
+    }
+
+    /// From a first guess to a minimal set: more victims while the unit does not fit, then all back who need not go.
+    fn complete(
+        &mut self,
+        unit: &Unit<'a>,
+        victims: &[Victim<'a>],
+        mut chosen: BTreeSet<usize>,
+        nodes: &[NodeId],
+    ) -> Option<Plan> {
+        let domain: BTreeSet<NodeId> = nodes.iter().copied().collect();
+        let mut others: Vec<usize> = (0..victims.len())
+            .filter(|i| !chosen.contains(i) && victims[*i].places.iter().any(|place| domain.contains(&place.node)))
+            .collect();
+        others.sort_by_key(|i| std::cmp::Reverse((victims[*i].cost, std::cmp::Reverse(victims[*i].submitted_at))));
+        while !self.fits_without(unit, victims, &chosen) {
+            chosen.insert(others.pop()?);
+        }
+        self.prune(unit, victims, chosen)
+    }
+
+    /// Puts back everyone without whom the unit still fits, the most expensive and the most senior first.
+    fn prune(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], mut chosen: BTreeSet<usize>) -> Option<Plan> {
+        let mut order: Vec<usize> = chosen.iter().copied().collect();
+        order.sort_by_key(|i| (std::cmp::Reverse(victims[*i].cost), victims[*i].submitted_at, *i));
+        for index in order {
+            chosen.remove(&index);
+            if !self.fits_without(unit, victims, &chosen) {
+                chosen.insert(index);
+            }
+        }
+        let mark = self.draft.mark();
+        self.without(unit, victims, &chosen);
+        let places = self.place_unit(unit).ok();
+        self.draft.undo_to(mark);
+        let cost = chosen.iter().map(|i| victims[*i].cost).sum();
+        places.map(|places| Plan { victims: chosen, places, cost })
+    }
+
+    fn fits_without(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], gone: &BTreeSet<usize>) -> bool {
+        let mark = self.draft.mark();
+        self.without(unit, victims, gone);
+        let fits = self.place_unit(unit).is_ok();
+        self.draft.undo_to(mark);
+        fits
+    }
+
+    /// The draft as it would be with `gone` away and earlier reservations kept.
+    fn without(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], gone: &BTreeSet<usize>) {
+        let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
+        self.draft.give_all(gone.iter().flat_map(|i| victims[*i].places.iter()));
+        self.hold_back_reservations(end);
+    }
+
+    fn commit(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], plan: Plan) -> Blocker {
+        let leaving: Vec<&Victim<'a>> = plan.victims.iter().map(|i| &victims[*i]).collect();
+        let grace = leaving.iter().map(|victim| victim.grace).max().unwrap_or_default();
+        let deadline = self.now + grace + self.cluster.policy.stop_margin + self.cluster.policy.claim_margin;
+        let mut stopped = Vec::new();
+        for job in leaving.iter().flat_map(|victim| &victim.jobs) {
+            let Some(attempt) = &job.attempt else { continue };
+            let why = StopWhy::Preempted { claimant: unit[0].id };
+            self.steps.push(Step::Stop { job: job.id, attempt: attempt.number, why });
+            stopped.push((job.id, attempt.number));
+        }
+        let freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
+        let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
+        for (job, places) in unit.iter().zip(plan.places) {
+            self.hold_back(&places, &freed);
+            self.charge(job);
+            let (end, assumed) = self.expected_end(job, deadline);
+            self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
+            let (claimant, victims, made_at) = (job.id, stopped.clone(), self.now);
+            self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
+            lost_gpu_ms = 0;
+        }
+        self.note_leaving(&stopped, self.now + grace);
+        Blocker::Yielding { victims: stopped.len() as u32, deadline }
+    }
+
+    /// Those told to stop in this decision are no longer counted as running until their limit.
+    fn note_leaving(&mut self, stopped: &[(JobId, crate::model::AttemptNo)], by: Time) {
+        for held in &mut self.ends {
+            if stopped.iter().any(|(job, _)| *job == held.job) {
+                held.end = by;
+                held.assumed = false;
+            }
+        }
+    }
+}
+
+fn by_node(victims: &[Victim<'_>]) -> BTreeMap<NodeId, Vec<usize>> {
+    let mut by_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+    for (index, victim) in victims.iter().enumerate() {
+        let on: BTreeSet<NodeId> = victim.places.iter().map(|place| place.node).collect();
+        on.into_iter().for_each(|node| by_node.entry(node).or_default().push(index));
+    }
+    by_node
+}
+
+/// Counts workers node by node while victims leave, without placing anything.
+struct Estimate<'s, 'a> {
+    session: &'s Session<'a>,
+    spec: &'s JobSpec,
+    victims: &'s [Victim<'a>],
+    /// Rooms and capacities of the domain's usable nodes.
+    nodes: BTreeMap<NodeId, (super::room::Room, u32)>,
+    by_node: &'s BTreeMap<NodeId, Vec<usize>>,
+    /// The cheapest next step of each node, until something on it changes.
+    offers: BTreeMap<NodeId, Option<Offer>>,
+    chosen: BTreeSet<usize>,
+    workers: u64,
+}
+
+#[derive(Clone)]
+struct Offer {
+    victims: Vec<usize>,
+    gain: u32,
+    cost: u128,
+    youngest: Time,
+}
+
+impl<'s, 'a> Estimate<'s, 'a> {
+    fn new(
+        session: &'s Session<'a>,
+        spec: &'s JobSpec,
+        victims: &'s [Victim<'a>],
+        by_node: &'s BTreeMap<NodeId, Vec<usize>>,
+        nodes: &[NodeId],
+    ) -> Self {
+        let pick = Pick::Accepting(session.now);
+        let usable: BTreeMap<NodeId, (super::room::Room, u32)> = nodes
+            .iter()
+            .filter(|node| pick.allows(session.cluster, session.cluster.node(**node), spec))
+            .map(|node| (*node, (*session.draft.room(*node), 0)))
+            .collect();
+        let mut search = Estimate {
+            session,
+            spec,
+            victims,
+            nodes: usable,
+            by_node,
+            offers: BTreeMap::new(),
+            chosen: BTreeSet::new(),
+            workers: 0,
+        };
+        let all: Vec<NodeId> = search.nodes.keys().copied().collect();
+        all.into_iter().for_each(|node| search.recount(node));
+        search
+    }
+
+    fn capacity(&self, node: NodeId, room: &super::room::Room) -> u32 {
+        let machine = &self.session.cluster.node(node).machine;
+        fit::capacity(machine, room, &self.spec.shape, Cell::whole(machine)).min(self.spec.gang.workers)
+    }
+
+    fn recount(&mut self, node: NodeId) {
+        let Some((room, old)) = self.nodes.get(&node).copied() else { return };
+        let new = self.capacity(node, &room);
+        self.workers = self.workers - u64::from(old) + u64::from(new);
+        self.nodes.insert(node, (room, new));
+        let offer = self.offer(node);
+        self.offers.insert(node, offer);
+    }
+
+    /// Takes the offer with the least cost per worker gained; of equals the one whose victims are youngest.
+    fn take_cheapest(&mut self) -> Option<()> {
+        let (_, offer) =
+            self.offers.iter().filter_map(|(node, offer)| offer.as_ref().map(|offer| (*node, offer))).min_by(
+                |(n, a), (m, b)| {
+                    let (left, right) = (a.cost * u128::from(b.gain), b.cost * u128::from(a.gain));
+                    left.cmp(&right).then(b.youngest.cmp(&a.youngest)).then(n.cmp(m))
+                },
+            )?;
+        let leaving = offer.victims.clone();
+        let mut touched = BTreeSet::new();
+        for index in leaving {
+            self.chosen.insert(index);
+            for place in &self.victims[index].places {
+                if let Some((room, _)) = self.nodes.get_mut(&place.node) {
+                    room.give(place);
+                    touched.insert(place.node);
+                }
+            }
+        }
+        touched.into_iter().for_each(|node| self.recount(node));
+        Some(())
+    }
+
+    /// The fewest of the node's cheapest victims that make room for at least one worker more.
+    fn offer(&self, node: NodeId) -> Option<Offer> {
+        let (room, before) = self.nodes.get(&node)?;
+        let mut order: Vec<usize> =
+            self.by_node.get(&node)?.iter().copied().filter(|i| !self.chosen.contains(i)).collect();
+        order.sort_by(|a, b| self.per_freed(*a, node).cmp(&self.per_freed(*b, node)));
+        let mut room = *room;
+        let mut taken = Vec::new();
+        for index in order {
+            self.places_on(index, node).for_each(|place| room.give(place));
+            taken.push(index);
+            if self.capacity(node, &room) > *before {
+                return Some(self.trimmed(node, *before, taken));
+            }
+        }
+        None
+    }
+
+    /// Cost for each GPU (or CPU) freed on the node, then the youngest first.
+    fn per_freed(&self, index: usize, node: NodeId) -> (u128, std::cmp::Reverse<Time>, usize) {
+        let freed: u64 = self
+            .places_on(index, node)
+            .map(|place| if self.spec.shape.gpus > 0 { place.gpus.count_ones() } else { place.cpus.count() })
+            .map(u64::from)
+            .sum();
+        let victim = &self.victims[index];
+        (victim.cost / u128::from(freed.max(1)), std::cmp::Reverse(victim.submitted_at), index)
+    }
+
+    fn places_on(&self, index: usize, node: NodeId) -> impl Iterator<Item = &Place> {
+        self.victims[index].places.iter().filter(move |place| place.node == node)
+    }
+
+    fn trimmed(&self, node: NodeId, before: u32, mut taken: Vec<usize>) -> Offer {
+        let room_without = |taken: &[usize]| {
+            let mut room = self.nodes[&node].0;
+            taken.iter().flat_map(|i| self.places_on(*i, node)).for_each(|place| room.give(place));
+            room
+        };
+        let mut at = 0;
+        while at < taken.len() && taken.len() > 1 {
+            let mut fewer = taken.clone();
+            fewer.remove(at);
+            if self.capacity(node, &room_without(&fewer)) > before { taken = fewer } else { at += 1 }
+        }
+        let gain = self.capacity(node, &room_without(&taken)) - before;
+        let cost = taken.iter().map(|i| self.victims[*i].cost).sum();
+        let youngest = taken.iter().map(|i| self.victims[*i].submitted_at).max().unwrap_or_default();
+        Offer { victims: taken, gain, cost, youngest }
+    }
+}
+
+/// The running jobs that the unit could legally stop, and whether stopping all of them would help; for `why`.
+pub fn legal_victims(session: &Session<'_>, claimant: &JobSpec) -> (usize, u64) {
+    let legal = session.cluster.jobs.values().filter(|job| {
+        job.attempt.as_ref().is_some_and(|a| a.stopping().is_none()) && may_evict(session, claimant, job)
+    });
+    legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().gpus))
+}

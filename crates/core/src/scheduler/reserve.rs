@@ -1,0 +1,106 @@
+//! Reservations: a blocked unit gets the earliest start at which all of it fits, per device and over event times, even if
+//! nothing at all is free now. Whoever comes after it may use those devices only until then.
+//!
+//! Reservations are made again in every decision, in the order of service. Earlier ones keep their devices for
+//! themselves until they are expected to end, so a later one can be pessimistic but never in the way.
+use super::claims::memory_of;
+use super::place::Miss;
+use super::{Session, Unit};
+use crate::model::decision::Reservation;
+use crate::model::ids::NodeId;
+use crate::model::job::Place;
+use crate::model::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A reservation with what it keeps back from others.
+#[derive(Debug, Clone)]
+pub struct Reserved {
+    pub reservation: Reservation,
+    /// Memory that comes free on its devices by its start, by node and socket.
+    freed: BTreeMap<(NodeId, u8), u64>,
+    /// When its job is expected to end.
+    end: Time,
+}
+
+impl<'a> Session<'a> {
+    /// Places the unit on what is free and not kept for a reserved start that it would outlast.
+    pub fn place_beside_reservations(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
+        let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
+        let mark = self.draft.mark();
+        self.hold_back_reservations(end);
+        let found = self.place_unit(unit);
+        self.draft.undo_to(mark);
+        let found = found?;
+        found.iter().for_each(|places| self.draft.take_all(places));
+        Ok(found)
+    }
+
+    /// Keeps the devices of every reservation that starts before `end`.
+    pub fn hold_back_reservations(&mut self, end: Time) {
+        let reserved = std::mem::take(&mut self.reserved);
+        for one in reserved.iter().filter(|one| one.reservation.start < end) {
+            self.hold_back(&one.reservation.places, &one.freed);
+        }
+        self.reserved = reserved;
+    }
+
+    /// Records the earliest start of the unit, if there is one among the times at which something ends.
+    pub fn reserve(&mut self, unit: &Unit<'a>) {
+        if self.reserved.len() >= self.cluster.policy.reservations as usize {
+            return;
+        }
+        let mut times: Vec<Time> = self.ends.iter().map(|held| held.end).collect();
+        times.extend(self.reserved.iter().map(|reserved| reserved.end));
+        times.sort_unstable();
+        times.dedup();
+        // More is free the later it is, so the first time that suffices can be bisected.
+        let (mut low, mut high) = (0, times.len());
+        let mut best = None;
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.placed_at(unit, times[middle]) {
+                Some(places) => {
+                    best = Some((times[middle], places));
+                    high = middle;
+                }
+                None => low = middle + 1,
+            }
+        }
+        if let Some((start, places)) = best {
+            self.record(unit, start, places);
+        }
+    }
+
+    /// Where the unit would be at `at`, when all that is expected to end by then has ended.
+    fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
+        let mark = self.draft.mark();
+        let gone: Vec<Place> =
+            self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter().cloned()).collect();
+        self.draft.give_all(&gone);
+        let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
+        let claimed = self.ends.iter().filter(|held| held.end > at && self.cluster.claims.contains_key(&held.job));
+        let kept: Vec<Place> = reserved
+            .flat_map(|reserved| reserved.reservation.places.iter())
+            .chain(claimed.flat_map(|held| held.places.iter()))
+            .cloned()
+            .collect();
+        self.draft.take_all(&kept);
+        let found = self.place_unit(unit).ok();
+        self.draft.undo_to(mark);
+        found
+    }
+
+    fn record(&mut self, unit: &Unit<'a>, start: Time, places: Vec<Vec<Place>>) {
+        for (job, places) in unit.iter().zip(places) {
+            let ending = self.ends.iter().filter(|held| held.end <= start);
+            let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
+            let there = ending.clone().flat_map(|held| held.places.iter()).filter(|p| nodes.contains(&p.node));
+            let freed = memory_of(there);
+            let conditional =
+                ending.clone().any(|held| held.assumed && held.places.iter().any(|place| nodes.contains(&place.node)));
+            let end = self.expected_end(job, start).0;
+            let reservation = Reservation { job: job.id, start, places, conditional };
+            self.reserved.push(Reserved { reservation, freed, end });
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Why a job does not run: every gate with its numbers, nodes counted by what speaks against them, the promised start,
+//! and changes that were tried out and would start it now.
+//!
+//! It walks the same order of service with the same code as `decide` up to the job's turn, so what it says is what the
+//! decision saw.
+use super::filter::{self, Against, Pick};
+use super::fit::{self, Cell};
+use super::place::{Miss, place_gang};
+use super::{Session, Unit, amount_of, order, preempt};
+use crate::model::cluster::Cluster;
+use crate::model::decision::Blocker;
+use crate::model::ids::JobId;
+use crate::model::job::{Job, JobSpec, JobState, Level};
+use crate::model::node::{HealthState, Node};
+use crate::model::queue::ancestry;
+use crate::model::time::{Time, rfc3339};
+use crate::model::wire::api::{Estimate, Gate, NodeCount, Why};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names at most so many of the jobs ahead.
+const AHEAD_NAMED: usize = 5;
+
+/// Explains a live job; `None` if there is no such job in memory.
+pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
+    let job = cluster.job(id)?;
+    if job.state != JobState::Pending {
+        return Some(not_waiting(job));
+    }
+    let mut session = Session::new(cluster, now);
+    let units = order::units(cluster, now);
+    let turn = units.iter().position(|unit| unit.iter().any(|member| member.id == id))?;
+    for unit in &units[..turn] {
+        session.consider(unit);
+    }
+    Some(explain(session, &units, turn, job))
+}
+
+/// What would be said about a job that is not submitted: as if it came last of its class.
+pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
+    let mut with = cluster.clone();
+    let id = JobId(cluster.next_job.max(1));
+    with.jobs.insert(id, Arc::new(Job::new(id, spec.clone(), Default::default(), now)));
+    why(&with, id, now).unwrap_or_else(|| not_waiting(&Job::new(id, spec.clone(), Default::default(), now)))
+}
+
+fn not_waiting(job: &Job) -> Why {
+    let summary = match (&job.attempt, &job.note) {
+        (_, Some(note)) => format!("{}: {note}", job.state),
+        (Some(attempt), None) => {
+            format!("{} as attempt {} with {} workers", job.state, attempt.number, attempt.workers.len())
+        }
+        (None, None) => job.state.to_string(),
+    };
+    Why {
+        id: job.id.0,
+        name: job.spec.name.clone(),
+        state: job.state,
+        since: rfc3339(job.state_since),
+        reason: None,
+        slurm_reason: None,
+        summary,
+        position: None,
+        ahead: Vec::new(),
+        gates: Vec::new(),
+        nodes: Vec::new(),
+        nodes_total: 0,
+        estimate: None,
+        preemption: None,
+        would_start_now: Vec::new(),
+        satisfiable: true,
+    }
+}
+
+fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &'a Job) -> Why {
+    let unit = &units[turn];
+    let never = session.unsatisfiable(unit);
+    let gates = gates(&mut session, unit, job, never.as_deref());
+    let nodes = count_nodes(&session, &job.spec);
+    let would_start_now = try_changes(&mut session, unit, job, never.is_some());
+    let steps_before = session.steps.len();
+    session.consider(unit);
+    let blocker = session.blocked.get(&job.id).cloned();
+    let reason = blocker.as_ref().map(Blocker::reason);
+    let starts = blocker.is_none() && session.steps.len() > steps_before;
+    let summary = match &blocker {
+        Some(blocker) => blocker.to_string(),
+        None if starts => "starts with the next decision".to_string(),
+        None => "nothing speaks against it".to_string(),
+    };
+    let ahead: Vec<String> = units[..turn]
+        .iter()
+        .flatten()
+        .map(|j| format!("{} ({}, job {})", j.spec.name, j.spec.priority, j.id))
+        .collect();
+    Why {
+        summary,
+        reason,
+        slurm_reason: reason.map(|reason| reason.slurm().to_string()),
+        position: Some(ahead.len() as u32 + 1),
+        ahead: ahead.into_iter().take(AHEAD_NAMED).collect(),
+        gates,
+        nodes_total: session.cluster.nodes.len() as u32,
+        nodes,
+        estimate: estimate(&session, job),
+        preemption: Some(preemption(&session, &job.spec, blocker.as_ref())),
+        would_start_now: if starts { Vec::new() } else { would_start_now },
+        satisfiable: never.is_none(),
+        ..not_waiting(job)
+    }
+}
+
+fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Option<&str>) -> Vec<Gate> {
+    let gate = |gate: &str, passed: bool, text: String| Gate { gate: gate.to_string(), passed, text };
+    let mut gates = Vec::new();
+    let closed = order::closed_gate(session.cluster, job, session.now);
+    gates.push(match &closed {
+        Some(blocker) => gate("conditions", false, blocker.to_string()),
+        None => gate("conditions", true, "not held, nothing to wait for, time to begin reached".to_string()),
+    });
+    gates.extend(queue_gates(session, unit, job));
+    gates.push(match never {
+        Some(text) => gate("satisfiable", false, format!("not even on the empty cluster: {text}")),
+        None => gate("satisfiable", true, "the empty healthy cluster holds it".to_string()),
+    });
+    let mark = session.draft.mark();
+    let alone = session.place_unit(unit);
+    session.draft.undo_to(mark);
+    let beside = session.place_beside_reservations(unit).is_ok();
+    session.draft.undo_to(mark);
+    gates.push(match &alone {
+        Ok(_) => gate("resources", true, "all workers fit on what is free".to_string()),
+        Err(miss) if miss.level.is_some() => gate("topology", false, topology_text(&job.spec, miss)),
+        Err(miss) => gate("resources", false, session.short_of(&job.spec, miss).to_string()),
+    });
+    if alone.is_ok() && !session.reserved.is_empty() {
+        let text = match session.reserved.first() {
+            Some(first) if !beside => {
+                let start = rfc3339(first.reservation.start);
+                format!("it would move the reserved start of job {} at {start}", first.reservation.job)
+            }
+            _ => "no reserved start is moved".to_string(),
+        };
+        gates.push(gate("reservations", beside, text));
+    }
+    gates
+}
+
+fn queue_gates<'a>(session: &Session<'a>, unit: &Unit<'a>, job: &'a Job) -> Vec<Gate> {
+    let over = session.over_limit(unit);
+    ancestry(&job.spec.queue)
+        .filter_map(|path| {
+            let limit = session.cluster.queues.get(path)?.limit;
+            let used = session.queue_used.get(path).copied().unwrap_or_default();
+            let asks = job.spec.total();
+            let parts = [("gpus", limit.gpus), ("cpus", limit.cpus), ("memory_bytes", limit.memory_bytes)];
+            let words: Vec<String> = parts
+                .into_iter()
+                .filter_map(|(name, limit)| Some((name, limit?)))
+                .map(|(name, l)| {
+                    format!("{name} {} used + {} asked of {l}", amount_of(used, name), amount_of(asks, name))
+                })
+                .collect();
+            let text = if words.is_empty() { "no limit".to_string() } else { words.join(", ") };
+            let passed = !matches!(&over, Some(Blocker::QueueLimit { queue, .. }) if queue == path);
+            Some(Gate { gate: format!("queue {path}"), passed, text })
+        })
+        .collect()
+}
+
+/// Nodes by what speaks against them; every node is counted once.
+fn count_nodes(session: &Session<'_>, spec: &JobSpec) -> Vec<NodeCount> {
+    let mut counts: BTreeMap<(u8, String), u32> = BTreeMap::new();
+    for node in &session.cluster.nodes {
+        *counts.entry(verdict(session, spec, node)).or_default() += 1;
+    }
+    counts.into_iter().map(|((_, because), nodes)| NodeCount { nodes, because }).collect()
+}
+
+fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
+    match filter::accepts(node, spec, session.now) {
+        Err(Against::Pool) => (1, format!("not in pool {}", spec.pool.as_deref().unwrap_or("?"))),
+        Err(Against::GpuModel) => (2, format!("other GPU model ({})", model_of(node))),
+        Err(Against::Vram) => (3, "GPUs with too little memory".to_string()),
+        Err(Against::Labels) => (4, "labels do not match".to_string()),
+        Err(Against::Health) => (5, out_because(node, session.now)),
+        Ok(()) => room_verdict(session, spec, node),
+    }
+}
+
+fn model_of(node: &Node) -> &str {
+    if node.machine.gpu_model.is_empty() { "none" } else { &node.machine.gpu_model }
+}
+
+fn out_because(node: &Node, now: Time) -> String {
+    match node.health.state {
+        HealthState::Ready if node.draining.is_some() => "draining".to_string(),
+        HealthState::Ready if node.cordoned => "cordoned".to_string(),
+        HealthState::Ready if node.cooldown_until > now => "cooling down after refused starts".to_string(),
+        HealthState::Probation => "on probation: P3 work only".to_string(),
+        state => state.to_string(),
+    }
+}
+
+fn room_verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
+    let room = session.draft.room(node.id);
+    let by = fit::capacity_by(&node.machine, room, &spec.shape, Cell::whole(&node.machine));
+    let workers = by.into_iter().min().unwrap_or(0);
+    if workers > 0 {
+        return (9, format!("room for {} workers", workers.min(spec.gang.workers)));
+    }
+    let short: Vec<&str> =
+        ["GPUs", "CPUs", "memory"].into_iter().zip(by).filter(|(_, n)| *n == 0).map(|(name, _)| name).collect();
+    (8, format!("no room for one worker: short of free {}", short.join(" and ")))
+}
+
+/// Changes to the request, each tried on the draft beside the reservations of those who go first.
+fn try_changes<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: bool) -> Vec<String> {
+    if unit.len() > 1 || order::closed_gate(session.cluster, job, session.now).is_some() {
+        return Vec::new();
+    }
+    let spec = &*job.spec;
+    let mut found = Vec::new();
+    if let Some(workers) = most_workers(session, job) {
+        found.push(format!("workers: {workers} instead of {}", spec.gang.workers));
+    }
+    let mut fewer = spec.clone();
+    fewer.shape.gpus = spec.shape.gpus / 2;
+    if spec.shape.gpus > 1 && fits(session, job, &fewer) {
+        found.push(format!("gpus: {} instead of {} a worker", fewer.shape.gpus, spec.shape.gpus));
+    }
+    let mut soft = spec.clone();
+    if let Some(level) = soft.topology.require.take()
+        && fits(session, job, &soft)
+    {
+        found.push(format!("topology.prefer: {level} instead of require: {level}"));
+    }
+    let mut any_model = spec.clone();
+    if let Some(model) = any_model.shape.gpu_model.take()
+        && fits(session, job, &any_model)
+    {
+        found.push(format!("any gpu_model instead of {model}"));
+    }
+    if !never {
+        found.extend(shorter(session, unit, spec));
+    }
+    found
+}
+
+/// The largest smaller gang that would start now, found by halving: fewer workers never fit worse.
+fn most_workers<'a>(session: &mut Session<'a>, job: &'a Job) -> Option<u32> {
+    let slice = job.spec.topology.ranks_per_island.unwrap_or(1).max(1);
+    let (mut low, mut high) = (0, (job.spec.gang.workers - 1) / slice);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        let mut smaller = (*job.spec).clone();
+        smaller.gang.workers = middle * slice;
+        if fits(session, job, &smaller) { low = middle } else { high = middle - 1 }
+    }
+    (low > 0).then_some(low * slice)
+}
+
+fn fits<'a>(session: &mut Session<'a>, job: &'a Job, changed: &JobSpec) -> bool {
+    let mut asks = changed.total();
+    let within = ancestry(&job.spec.queue).all(|path| {
+        let used = session.queue_used.get(path).copied().unwrap_or_default();
+        asks = changed.total();
+        session.cluster.queues.get(path).is_none_or(|queue| queue.limit.exceeded_by(used.plus(asks)).is_none())
+    });
+    let mark = session.draft.mark();
+    let end = session.expected_end(job, session.now).0;
+    session.hold_back_reservations(end);
+    let pick = Pick::Accepting(session.now);
+    let placed = place_gang(&mut session.draft, &session.tree, changed, changed.gang.workers, pick).is_ok();
+    session.draft.undo_to(mark);
+    within && placed
+}
+
+/// The longest time limit with which it would be over before the reserved starts that stand in its way.
+fn shorter<'a>(session: &mut Session<'a>, unit: &Unit<'a>, spec: &JobSpec) -> Option<String> {
+    let first = session.reserved.iter().map(|reserved| (reserved.reservation.start, reserved.reservation.job)).min()?;
+    let fits_alone = session.place_unit_and_undo(unit);
+    let mark = session.draft.mark();
+    let fits_beside = session.place_beside_reservations(unit).is_ok();
+    session.draft.undo_to(mark);
+    let room = first.0.since(session.now);
+    let shorter = spec.time_limit.is_none_or(|limit| limit > room);
+    let helps = fits_alone && !fits_beside && shorter && room.0 > 0;
+    helps.then(|| format!("time: {room} or less fits before the reserved start of job {}", first.1))
+}
+
+fn estimate(session: &Session<'_>, job: &Job) -> Option<Estimate> {
+    let reservation = session.reserved.iter().map(|r| &r.reservation).find(|r| r.job == job.id)?;
+    let mut conditional_on = vec!["no job of a higher class comes first".to_string()];
+    if reservation.conditional {
+        conditional_on.push("jobs without a time limit end within the assumed time".to_string());
+    }
+    Some(Estimate { start: rfc3339(reservation.start), conditional_on })
+}
+
+fn preemption(session: &Session<'_>, spec: &JobSpec, blocker: Option<&Blocker>) -> String {
+    let from = session.cluster.policy.preempt_from;
+    if spec.priority > from {
+        return format!("{} evicts nobody: only {from} and above may", spec.priority);
+    }
+    let (victims, gpus) = preempt::legal_victims(session, spec);
+    match blocker {
+        Some(Blocker::Yielding { victims, .. }) => format!("{victims} jobs were asked to leave for it"),
+        Some(Blocker::Unsatisfiable { .. }) => "no one is stopped for a job that can never run".to_string(),
+        _ if victims == 0 => "no running job may be stopped for it".to_string(),
+        _ => format!(
+            "{victims} running jobs with {gpus} GPUs may be stopped for it; stopping them would not make it fit"
+        ),
+    }
+}
+
+fn topology_text(spec: &JobSpec, miss: &Miss) -> String {
+    let level = miss.level.unwrap_or(Level::Cluster);
+    let workers = spec.gang.workers;
+    if level < Level::Node && spec.shape.gpus > 0 {
+        let needs = spec.total().gpus;
+        return format!("needs {needs} GPUs on one {level}, best is {} ({})", miss.best_gpus, miss.best_domain);
+    }
+    format!("no {level} holds {workers} workers, best holds {} ({})", miss.best, miss.best_domain)
+}
+
+/// Why an empty cluster would not hold it.
+pub fn never_text(spec: &JobSpec, miss: &Miss) -> String {
+    let workers = spec.gang.workers;
+    if let Some(level) = miss.level {
+        return format!(
+            "no {level} of the whole cluster holds {workers} workers, the largest ({}) holds {}",
+            miss.best_domain, miss.best
+        );
+    }
+    let shape = spec.shape.resources();
+    format!(
+        "the whole cluster, empty, holds {} of {workers} workers of {} GPUs, {} CPUs and {} memory on one node",
+        miss.placeable,
+        shape.gpus,
+        shape.cpus,
+        crate::model::amounts::HumanBytes(shape.memory_bytes)
+    )
+}
