@@ -8,6 +8,5 @@ pub mod run;
 pub mod script;
 pub mod world;
 
-pub use random::{Failure, Stats, storm};
 pub use run::{Outcome, run_file};
 pub use script::ScriptError;

@@ -17,7 +17,9 @@ pub enum Process {
     Prepared,
     Running,
     /// It was asked to leave, and will be gone then.
-    Leaving { ends_at: Time },
+    Leaving {
+        ends_at: Time,
+    },
     Over,
 }
 
@@ -41,7 +43,9 @@ impl Held {
 pub enum Change {
     Started,
     /// Asked to save and leave by this time.
-    AskedToLeave { deadline: Time },
+    AskedToLeave {
+        deadline: Time,
+    },
     /// It ended at once.
     Ended,
 }

@@ -40,11 +40,22 @@ pub(super) struct Gang {
 /// What the agenda holds.
 #[derive(Debug, Clone)]
 pub(super) enum Due {
-    Milestone { job: JobId, attempt: AttemptNo, course: u64, milestone: Milestone },
+    Milestone {
+        job: JobId,
+        attempt: AttemptNo,
+        course: u64,
+        milestone: Milestone,
+    },
     /// A rank that was asked to leave is gone.
-    Gone { node: NodeId, key: Key },
+    Gone {
+        node: NodeId,
+        key: Key,
+    },
     /// The lease that counts from `leased_from` is over.
-    LeaseOver { node: NodeId, leased_from: Time },
+    LeaseOver {
+        node: NodeId,
+        leased_from: Time,
+    },
 }
 
 impl World {

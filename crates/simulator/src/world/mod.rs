@@ -12,7 +12,6 @@ mod truth;
 
 use crate::clock::Agenda;
 use agent::{Agent, Key};
-use gangs::{Due, Gang, SimulatedJob};
 use ganger_core::check;
 use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
 use ganger_core::lifecycle::{self, Effects, Input, Refusal};
@@ -21,6 +20,7 @@ use ganger_core::model::ids::{JobId, NodeId};
 use ganger_core::model::job::{Job, JobSpec, Owner};
 use ganger_core::model::time::{Span, Time};
 use ganger_core::scheduler;
+use gangs::{Due, Gang, SimulatedJob};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
