@@ -2,7 +2,7 @@
 use super::{OPERATOR, World};
 use ganger_core::lifecycle::Input;
 use ganger_core::model::cluster::Cluster;
-use ganger_core::model::decision::Decision;
+use ganger_core::model::decision::{Decision, Reservation};
 use ganger_core::model::ids::NodeId;
 use ganger_core::model::report::Report;
 use ganger_core::scheduler;
@@ -104,8 +104,10 @@ impl World {
 
     /// Whether applying the decision would change nothing but its date.
     pub(super) fn is_known(&self, decision: &Decision) -> bool {
-        let reserved = decision.reservations.iter().map(|reservation| (&reservation.job, reservation));
-        reserved.eq(self.cluster.reservations.iter()) && decision.blocked == self.cluster.blocked
+        let known = |one: &Reservation| self.cluster.reservations.get(&one.job) == Some(one);
+        decision.reservations.len() == self.cluster.reservations.len()
+            && decision.reservations.iter().all(known)
+            && decision.blocked == self.cluster.blocked
     }
 }
 

@@ -26,8 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use training::WorkPlan;
 
-/// Agents renew their leases at each multiple of this.
-pub const BEAT: Span = Span::seconds(10);
+/// Agents renew their leases at each multiple of this part of it: every 10 s with the usual lease of 60 s.
+const BEATS_PER_LEASE: u64 = 6;
 /// After so many rounds at one moment something goes in circles.
 const MOST_ROUNDS: usize = 1_000;
 /// By whom the world's statements are made.
@@ -181,30 +181,36 @@ impl World {
         while let Some(stop) = self.next_stop().filter(|stop| *stop <= target) {
             self.move_to(stop);
         }
-        self.beat_before(target);
+        self.beat_by(target);
         self.now = self.now.max(target);
+    }
+
+    fn beat_every(&self) -> Span {
+        Span((self.cluster.policy.lease.0 / BEATS_PER_LEASE).max(1))
     }
 
     /// The next moment at which something can change by itself. A deadline that a tick cannot clear now (too few agents
     /// are heard to fence anybody) is looked at again with each beat.
     fn next_stop(&self) -> Option<Time> {
-        let again = self.now + BEAT;
+        let again = self.now + self.beat_every();
         let deadline = lifecycle::next_deadline(&self.cluster).map(|at| if at > self.now { at } else { again });
         deadline.into_iter().chain(self.agenda.next()).min()
     }
 
-    /// Goes to `stop`, or only to the beat before it, which may move the stop.
+    /// Goes to `stop`, or only to the last beat before it, which may move the stop. A beat at `stop` itself comes after
+    /// what is due there, so that it cannot carry the clock past a deadline that nobody looked at.
     fn move_to(&mut self, stop: Time) {
-        if !self.beat_before(stop) {
+        if !self.beat_by(stop - Span(1)) {
             self.now = self.now.max(stop);
             self.settle();
         }
     }
 
-    /// The agents that can be heard renew their leases at the last beat before or at `at`. One beat stands for all that
+    /// The agents that can be heard renew their leases at the last beat that is due by `at`. One beat stands for all that
     /// were skipped: nothing looked at the leases in between.
-    fn beat_before(&mut self, at: Time) -> bool {
-        let beat = Time(at.0 / BEAT.0 * BEAT.0);
+    fn beat_by(&mut self, at: Time) -> bool {
+        let every = self.beat_every();
+        let beat = Time(at.0 / every.0 * every.0);
         if beat <= self.last_beat {
             return false;
         }
