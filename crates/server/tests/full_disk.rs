@@ -1,4 +1,5 @@
 //! A store that cannot be written: nothing acknowledged is lost, nothing unstored is believed, reading goes on.
+#![allow(clippy::unwrap_used)]
 mod common;
 use common::{Agent, Scratch, Server, job, small_job, submit, until};
 use ganger_core::model::job::JobState;
