@@ -23,7 +23,7 @@ pub(crate) async fn register(
     _caller: AgentCaller,
     JsonBody(request): JsonBody<RegisterRequest>,
 ) -> Result<Json<RegisterReply>, Problem> {
-    let RegisterRequest { node, machine, address, boot_id, labels, pool, leaf, version } = request;
+    let RegisterRequest { node, machine, address, boot_id, labels, pool, leaf, version, peer_address: _ } = request;
     tracing::info!(node, version, address, profile = machine.profile, "an agent registers");
     let placement = NodePlacement { leaf, spine: None, pool, labels };
     let spec = NodeSpec { name: node, machine, placement, address, boot_id };
@@ -104,6 +104,7 @@ fn reply(view: &View, node: NodeId, acknowledged: u64, streams: Vec<StreamAsk>) 
         acknowledged,
         orders: orders(cluster, node),
         streams,
+        peers: None,
     }
 }
 
