@@ -209,3 +209,19 @@ fn why_counts_every_node_once() {
     assert_eq!(why.nodes_total, 5);
     assert!(why.would_start_now.iter().any(|change| change.contains("workers: 1 instead of 3")), "{why:#?}");
 }
+
+#[test]
+fn an_elastic_gang_gives_up_one_worker_and_goes_on() {
+    let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
+    let mut spec = job("elastic", 8, 1, Priority::P3);
+    (spec.gang.min, spec.gang.step) = (1, 1);
+    let elastic = lab.submit(spec);
+    lab.settle();
+    let urgent = lab.submit(job("urgent", 1, 1, Priority::P1));
+    lab.settle();
+    assert_eq!(lab.state(urgent), JobState::Running);
+    assert_eq!(lab.state(elastic), JobState::Running);
+    let attempt = lab.cluster.job(elastic).unwrap().attempt.clone().unwrap();
+    assert_eq!((attempt.number.0, attempt.staying().count()), (1, 7));
+    assert_eq!(lab.cluster.job(elastic).unwrap().evictions, 0);
+}

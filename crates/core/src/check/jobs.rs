@@ -36,7 +36,7 @@ pub fn job(cluster: &Cluster, job: &Job, found: &mut Found) {
 /// Rule 2: outside of stopping, all workers are there, or those missing have done their work.
 fn whole(job: &Job, attempt: &Attempt, found: &mut Found) {
     let done = |worker: &&Worker| worker.phase == WorkerPhase::Ended(Exit::Code(0));
-    let there = attempt.live().count() + attempt.workers.iter().filter(done).count();
+    let there = attempt.staying().count() + attempt.workers.iter().filter(done).count();
     let enough = attempt.stopping().is_some() || there >= job.spec.gang.min as usize;
     found.unless(enough, 2, || format!("job {} has {there} workers, needs {}", job.id, job.spec.gang.min));
     found.unless(attempt.live().next().is_some(), 2, || {

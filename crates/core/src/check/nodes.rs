@@ -3,7 +3,7 @@ use super::Found;
 use crate::model::cluster::Cluster;
 use crate::model::cpuset::CpuSet;
 use crate::model::ids::JobId;
-use crate::model::job::Worker;
+use crate::model::job::{Worker, WorkerPhase};
 use crate::model::node::{Device, HealthState, Node};
 use crate::model::time::Time;
 use std::collections::BTreeMap;
@@ -32,7 +32,8 @@ fn live_tenants<'a>(cluster: &'a Cluster, node: &Node, found: &mut Found) -> Vec
             format!("{} lists job {id} rank {rank}, which does not live there", node.name)
         });
         if let (Some(worker), Some(attempt)) = (here, attempt) {
-            tenants.push((*id, attempt.stopping().is_some(), worker));
+            let leaves = attempt.stopping().is_some() || matches!(worker.phase, WorkerPhase::Leaving { .. });
+            tenants.push((*id, leaves, worker));
         }
     }
     tenants

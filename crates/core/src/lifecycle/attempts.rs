@@ -103,13 +103,7 @@ impl Change<'_> {
         let text = format!("{} attempt {number} stops: {}", job.spec.name, self.name_nodes(&why));
         let stop = Stop { why, asked_at: self.now, deadline: self.now + grace };
         for place in &places {
-            let node = self.node_mut(place.node);
-            for (index, device) in node.devices.iter_mut().enumerate() {
-                if place.gpus >> index & 1 == 1 && *device == Device::Used(id) {
-                    *device = Device::Draining { owner: id, claimant: None };
-                }
-            }
-            node.generation += 1;
+            self.start_draining(id, place);
         }
         if let Some(attempt) = self.live_attempt(id, number) {
             attempt.phase = AttemptPhase::Stopping(stop);
@@ -117,6 +111,34 @@ impl Change<'_> {
         self.set_state(id, JobState::Stopping);
         self.event("stopping", Some(id), None, text);
         self.conclude_if_over(id, number);
+    }
+
+    /// Some workers are asked to leave; the gang goes on without them.
+    pub fn shrink(&mut self, id: JobId, number: AttemptNo, ranks: &[Rank], claimant: JobId) {
+        let Some(job) = self.cluster.job(id) else { return };
+        let deadline = self.now + job.spec.checkpoint.grace;
+        let text = format!("{} gives up {} workers for job {claimant}", job.spec.name, ranks.len());
+        let Some(attempt) = self.live_attempt(id, number) else { return };
+        let mut places = Vec::new();
+        for worker in attempt.workers.iter_mut().filter(|worker| ranks.contains(&worker.rank)) {
+            worker.phase = WorkerPhase::Leaving { deadline };
+            places.push(worker.place.clone());
+        }
+        for place in &places {
+            self.start_draining(id, place);
+        }
+        self.event("shrinking", Some(id), None, text);
+    }
+
+    /// What the place holds is on its way to being free.
+    fn start_draining(&mut self, id: JobId, place: &Place) {
+        let node = self.node_mut(place.node);
+        for (index, device) in node.devices.iter_mut().enumerate() {
+            if place.gpus >> index & 1 == 1 && *device == Device::Used(id) {
+                *device = Device::Draining { owner: id, claimant: None };
+            }
+        }
+        node.generation += 1;
     }
 
     /// The reason with node names instead of numbers, for people.
@@ -137,9 +159,10 @@ impl Change<'_> {
         let Some(attempt) = self.live_attempt(id, number) else { return };
         let Some(worker) = attempt.workers.get_mut(rank.0 as usize).filter(|w| !w.phase.ended()) else { return };
         let place = worker.place.clone();
+        let given_up = matches!(worker.phase, WorkerPhase::Leaving { .. });
         worker.phase = WorkerPhase::Ended(exit.clone());
         let held_us = now.since(attempt.placed_at).0.saturating_mul(1_000);
-        let by_itself = attempt.stopping().is_none();
+        let by_itself = attempt.stopping().is_none() && !given_up;
         if let Some(job) = self.job_mut(id) {
             let gpus: u64 = place.gpus.count_ones().into();
             job.gpu_us = job.gpu_us.saturating_add(held_us.saturating_mul(gpus));
@@ -148,7 +171,9 @@ impl Change<'_> {
             }
         }
         self.vacate(id, rank, &place);
-        self.react_to_exit(id, rank, place.node, exit);
+        if !given_up {
+            self.react_to_exit(id, rank, place.node, exit);
+        }
         self.conclude_if_over(id, number);
     }
 

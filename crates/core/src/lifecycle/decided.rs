@@ -4,7 +4,7 @@ use super::change::Change;
 use super::input::{Effects, Refusal};
 use crate::check;
 use crate::model::decision::{Claim, Decision, Step};
-use crate::model::ids::{AttemptNo, JobId};
+use crate::model::ids::{AttemptNo, JobId, Rank};
 use crate::model::job::{JobState, Place, Priority};
 use crate::model::node::Device;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +40,10 @@ impl Change<'_> {
                 self.expect_live(*job, *attempt)?;
                 self.stop(*job, why.clone());
             }
+            Step::Shrink { job, attempt, ranks, claimant } => {
+                self.expect_shrinkable(*job, *attempt, ranks)?;
+                self.shrink(*job, *attempt, ranks, *claimant);
+            }
             Step::Claim(claim) => self.claim(claim)?,
             Step::Unclaim { claimant, why } => self.unclaim(*claimant, why),
             Step::Start { job, attempt, places } => {
@@ -54,6 +58,20 @@ impl Change<'_> {
         let job = self.cluster.job(id).ok_or_else(|| stale(format!("job {id} has ended")))?;
         let live = job.attempt.as_ref().is_some_and(|a| a.number == number && a.stopping().is_none());
         if live { Ok(()) } else { Err(stale(format!("job {id} no longer runs attempt {number}"))) }
+    }
+
+    fn expect_shrinkable(&self, id: JobId, number: AttemptNo, ranks: &[Rank]) -> Result<(), Refusal> {
+        self.expect_live(id, number)?;
+        let job = self.cluster.job(id).ok_or_else(|| stale(format!("job {id} has ended")))?;
+        let staying = |rank: &Rank| {
+            let attempt = job.attempt.as_ref();
+            attempt.is_some_and(|attempt| attempt.staying().any(|worker| worker.rank == *rank))
+        };
+        let left = job.attempt.as_ref().map_or(0, |attempt| attempt.staying().count()).saturating_sub(ranks.len());
+        if !job.is_running() || !ranks.iter().all(staying) || left < job.spec.gang.min as usize {
+            return Err(stale(format!("job {id} cannot give up {} workers", ranks.len())));
+        }
+        Ok(())
     }
 
     fn expect_startable(&self, id: JobId, number: AttemptNo, places: &[Place]) -> Result<(), Refusal> {

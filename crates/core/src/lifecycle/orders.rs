@@ -1,7 +1,7 @@
 //! What each node is told: its whole desired set, made from the state alone.
 use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
-use crate::model::job::{Attempt, AttemptPhase, Job, Place, Worker};
+use crate::model::job::{Attempt, AttemptPhase, Job, Place, Worker, WorkerPhase};
 use crate::model::time::Time;
 use crate::model::wire::agent::{Action, Devices, Launch, Order, RankSite};
 use std::collections::BTreeMap;
@@ -32,13 +32,16 @@ pub fn orders(cluster: &Cluster, id: NodeId) -> Vec<Order> {
 }
 
 fn order(cluster: &Cluster, job: &Job, attempt: &Attempt, worker: &Worker, launch: Arc<Launch>) -> Order {
-    let action = match &attempt.phase {
-        AttemptPhase::Preparing { .. } => Action::Prepare,
-        AttemptPhase::Going { .. } | AttemptPhase::Running { .. } => Action::Go {
+    let action = match (&attempt.phase, &worker.phase) {
+        (AttemptPhase::Running { .. }, WorkerPhase::Leaving { deadline }) => {
+            Action::Stop { grace: true, deadline: *deadline, why: "the gang goes on without it".to_string() }
+        }
+        (AttemptPhase::Preparing { .. }, _) => Action::Prepare,
+        (AttemptPhase::Going { .. } | AttemptPhase::Running { .. }, _) => Action::Go {
             rendezvous_address: first_address(cluster, attempt),
             rendezvous_port: attempt.rendezvous_port.unwrap_or_default(),
         },
-        AttemptPhase::Stopping(stop) => {
+        (AttemptPhase::Stopping(stop), _) => {
             let grace = stop.why.has_grace() && stop.deadline > stop.asked_at;
             Action::Stop { grace, deadline: stop.deadline, why: stop.why.to_string() }
         }

@@ -93,13 +93,18 @@ impl Change<'_> {
                 self.charge_refusal(node, why);
                 self.stop(id, StopWhy::StartFailed { node, why: why.to_string() });
             }
-            AttemptPhase::Running { .. } => self.stop(id, StopWhy::TimeLimit),
-            AttemptPhase::Stopping(_) => {
-                let mut nodes: Vec<NodeId> = attempt.live().map(|worker| worker.place.node).collect();
+            AttemptPhase::Running { since } if self.over_limit(id, *since) => self.stop(id, StopWhy::TimeLimit),
+            AttemptPhase::Running { .. } | AttemptPhase::Stopping(_) => {
+                let mut nodes: Vec<NodeId> = attempt.leaving().map(|worker| worker.place.node).collect();
                 nodes.dedup();
                 nodes.into_iter().for_each(|node| self.revoke(node));
             }
         }
+    }
+
+    fn over_limit(&self, id: JobId, since: Time) -> bool {
+        let limit = self.cluster.job(id).and_then(|job| job.spec.time_limit);
+        limit.is_some_and(|limit| since + limit <= self.now)
     }
 
     /// A stop that nobody confirms: the node's lease is renewed no more, and when it is over the node is fenced.
@@ -153,13 +158,24 @@ fn job_deadline(cluster: &Cluster, job: &Job) -> Time {
     let Some(attempt) = &job.attempt else { return Time::NEVER };
     match &attempt.phase {
         AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline } => *deadline,
-        AttemptPhase::Running { since } => job.spec.time_limit.map_or(Time::NEVER, |limit| *since + limit),
+        AttemptPhase::Running { since } => {
+            let limit = job.spec.time_limit.map_or(Time::NEVER, |limit| *since + limit);
+            let leaving = attempt.leaving().filter_map(|worker| match worker.phase {
+                WorkerPhase::Leaving { deadline } => Some((deadline, worker.place.node)),
+                _ => None,
+            });
+            leaving.map(|(deadline, node)| unconfirmed_at(cluster, deadline, [node])).min().unwrap_or(limit).min(limit)
+        }
         AttemptPhase::Stopping(stop) => {
-            let at = stop.deadline + cluster.policy.stop_margin;
-            let revoked = attempt.live().all(|worker| cluster.node(worker.place.node).revoked_at.is_some());
-            if revoked { Time::NEVER } else { at }
+            unconfirmed_at(cluster, stop.deadline, attempt.live().map(|worker| worker.place.node))
         }
     }
+}
+
+/// When a stop that is not confirmed takes the leases of its nodes; never, if all are taken already.
+fn unconfirmed_at(cluster: &Cluster, deadline: Time, nodes: impl IntoIterator<Item = NodeId>) -> Time {
+    let revoked = nodes.into_iter().all(|node| cluster.node(node).revoked_at.is_some());
+    if revoked { Time::NEVER } else { deadline + cluster.policy.stop_margin }
 }
 
 fn node_deadline(cluster: &Cluster, node: &Node) -> Option<Time> {

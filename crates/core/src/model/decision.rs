@@ -1,5 +1,5 @@
 //! What `decide` returns: steps to take as one whole, reservations, and one typed reason for every job looked at.
-use super::ids::{AttemptNo, JobId, NodeId};
+use super::ids::{AttemptNo, JobId, NodeId, Rank};
 use super::job::{Level, Place, Priority, StopWhy};
 use super::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,8 @@ pub struct Reservation {
 pub enum Step {
     /// End the live attempt of `job`.
     Stop { job: JobId, attempt: AttemptNo, why: StopWhy },
+    /// Let an elastic gang go on without some of its workers, never below its minimum.
+    Shrink { job: JobId, attempt: AttemptNo, ranks: Vec<Rank>, claimant: JobId },
     /// Promise what the victims free.
     Claim(Claim),
     /// Give up a claim, because its claimant starts elsewhere or can no longer use it.

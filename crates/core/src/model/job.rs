@@ -333,6 +333,10 @@ pub enum WorkerPhase {
         port: u16,
     },
     Running,
+    /// The gang gives it up and goes on without it.
+    Leaving {
+        deadline: Time,
+    },
     Ended(Exit),
 }
 
@@ -454,11 +458,22 @@ impl Attempt {
         self.workers.iter().filter(|w| !w.phase.ended())
     }
 
+    /// The workers that are to stay: neither over nor given up.
+    pub fn staying(&self) -> impl Iterator<Item = &Worker> {
+        self.live().filter(|worker| !matches!(worker.phase, WorkerPhase::Leaving { .. }))
+    }
+
     pub fn stopping(&self) -> Option<&Stop> {
         match &self.phase {
             AttemptPhase::Stopping(stop) => Some(stop),
             _ => None,
         }
+    }
+
+    /// The workers whose devices are being freed: all of a stopping attempt, else those given up.
+    pub fn leaving(&self) -> impl Iterator<Item = &Worker> {
+        let all = self.stopping().is_some();
+        self.live().filter(move |worker| all || matches!(worker.phase, WorkerPhase::Leaving { .. }))
     }
 
     pub fn live_resources(&self) -> Resources {

@@ -41,7 +41,7 @@ impl<'a> Session<'a> {
             let job = self.cluster.job(*job)?;
             job.attempt.as_ref().filter(|a| a.number == *attempt)
         });
-        memory_of(victims.flat_map(|attempt| attempt.live().map(|worker| &worker.place)))
+        memory_of(victims.flat_map(|attempt| attempt.leaving().map(|worker| &worker.place)))
     }
 
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.

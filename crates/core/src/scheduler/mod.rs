@@ -109,12 +109,16 @@ impl<'a> Session<'a> {
     fn note_running(&mut self) {
         for job in self.cluster.jobs.values() {
             let Some(attempt) = &job.attempt else { continue };
-            let places = attempt.live().map(|worker| worker.place.clone()).collect();
-            let (end, assumed) = match attempt.stopping() {
-                Some(stop) => (stop.deadline, false),
-                None => self.expected_end(job, attempt.ran_from.unwrap_or(self.now)),
-            };
-            self.ends.push(Held { end, assumed, job: job.id, places });
+            if attempt.leaving().next().is_some() {
+                let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
+                let places = attempt.leaving().map(|worker| worker.place.clone()).collect();
+                self.ends.push(Held { end, assumed: false, job: job.id, places });
+            }
+            if attempt.stopping().is_none() {
+                let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
+                let places = attempt.staying().map(|worker| worker.place.clone()).collect();
+                self.ends.push(Held { end, assumed, job: job.id, places });
+            }
         }
     }
 

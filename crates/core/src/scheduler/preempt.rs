@@ -7,17 +7,19 @@ use super::filter::Pick;
 use super::fit::{self, Cell};
 use super::{Held, Session, Unit, within_node};
 use crate::model::decision::{Blocker, Claim, Step};
-use crate::model::ids::{JobId, NodeId};
-use crate::model::job::{Job, JobSpec, Level, Place, StopWhy};
+use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
+use crate::model::job::{Job, JobSpec, Level, Place, StopWhy, Worker};
 use crate::model::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// At most so many domains are tried with real placements, cheapest estimate first.
 const DOMAINS_TRIED: usize = 8;
 
-/// A job, or all live jobs of a group, that would leave together.
+/// A job, or all live jobs of a group, that would leave together; or a part of an elastic gang above its minimum.
 struct Victim<'a> {
     jobs: Vec<&'a Job>,
+    /// Of a part: its ranks, and the victim that is the whole gang.
+    part: Option<(Vec<Rank>, usize)>,
     places: Vec<Place>,
     /// Weighted work lost; see [`cost`].
     cost: u128,
@@ -52,13 +54,18 @@ fn lost_ms(job: &Job, now: Time) -> u64 {
     (lost + policy.restart_time).0
 }
 
-/// Lost work weighted by what the job holds; a job without GPUs weighs by its CPUs. Being stopped again costs a minute
-/// more each time, so that the same job is not always the one.
+/// Lost work weighted by what the job holds; a job without GPUs weighs by its CPUs. A stop is never free (else a job that
+/// just started would go instead of one spare worker), and being stopped again costs a minute more each time, so that
+/// the same job is not always the one.
 fn cost(job: &Job, now: Time) -> u128 {
-    let total = job.spec.total();
-    let weight = u128::from(total.gpus) * 64 + u128::from(total.cpus);
     let again = u128::from(job.evictions) * u128::from(Span::minutes(1).0);
-    weight * (u128::from(lost_ms(job, now)) + again)
+    let stop = u128::from(Span::seconds(1).0);
+    weight(job) * (u128::from(lost_ms(job, now)) + again + stop)
+}
+
+fn weight(job: &Job) -> u128 {
+    let total = job.spec.total();
+    u128::from(total.gpus) * 64 + u128::from(total.cpus)
 }
 
 impl<'a> Session<'a> {
@@ -82,7 +89,32 @@ impl<'a> Session<'a> {
         }
         gangs.extend(groups.into_values());
         gangs.retain(|jobs| jobs.iter().all(|job| legal(job)));
-        gangs.into_iter().map(|jobs| self.victim(jobs)).collect()
+        let mut victims: Vec<Victim<'a>> = gangs.into_iter().map(|jobs| self.victim(jobs)).collect();
+        let parts: Vec<Victim<'a>> = victims.iter().enumerate().flat_map(|(i, whole)| self.parts(whole, i)).collect();
+        victims.extend(parts);
+        victims
+    }
+
+    /// The workers that an elastic gang can do without, highest ranks first, in its own steps. Giving them up loses no
+    /// work but the time of a restart.
+    fn parts(&self, whole: &Victim<'a>, index: usize) -> Vec<Victim<'a>> {
+        let [job] = whole.jobs[..] else { return Vec::new() };
+        let Some(attempt) = job.attempt.as_ref().filter(|_| job.is_running()) else { return Vec::new() };
+        let gang = job.spec.gang;
+        let mut staying: Vec<&Worker> = attempt.staying().collect();
+        let surplus = (staying.len() as u32).saturating_sub(gang.min) / gang.step.max(1) * gang.step.max(1);
+        let spare = staying.split_off(staying.len() - surplus as usize);
+        let restart = u128::from(job.spec.checkpoint.restart_time.0);
+        spare
+            .chunks(gang.step.max(1) as usize)
+            .map(|workers| Victim {
+                part: Some((workers.iter().map(|worker| worker.rank).collect(), index)),
+                places: workers.iter().map(|worker| worker.place.clone()).collect(),
+                cost: weight(job) * restart,
+                lost_gpu_ms: job.spec.checkpoint.restart_time.0.saturating_mul(job.spec.total().gpus),
+                ..self.victim(vec![job])
+            })
+            .collect()
     }
 
     fn victim(&self, jobs: Vec<&'a Job>) -> Victim<'a> {
@@ -93,6 +125,7 @@ impl<'a> Session<'a> {
             lost_gpu_ms: jobs.iter().fold(0, |sum, job| sum.saturating_add(lost_gpu_ms(job, self.now))),
             submitted_at: jobs.iter().map(|job| job.submitted_at).max().unwrap_or_default(),
             grace: jobs.iter().map(|job| job.spec.checkpoint.grace).max().unwrap_or_default(),
+            part: None,
             jobs,
         }
     }
@@ -204,7 +237,8 @@ impl<'a> Session<'a> {
     /// The draft as it would be with `gone` away and earlier reservations kept.
     fn without(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], gone: &BTreeSet<usize>) {
         let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
-        self.draft.give_all(gone.iter().flat_map(|i| victims[*i].places.iter()));
+        let inside_another = |i: &&usize| victims[**i].part.as_ref().is_some_and(|(_, whole)| gone.contains(whole));
+        self.draft.give_all(gone.iter().filter(|i| !inside_another(i)).flat_map(|i| victims[*i].places.iter()));
         self.hold_back_reservations(end);
     }
 
@@ -213,11 +247,23 @@ impl<'a> Session<'a> {
         let grace = leaving.iter().map(|victim| victim.grace).max().unwrap_or_default();
         let deadline = self.now + grace + self.cluster.policy.stop_margin + self.cluster.policy.claim_margin;
         let mut stopped = Vec::new();
-        for job in leaving.iter().flat_map(|victim| &victim.jobs) {
+        let mut shrunk: BTreeMap<(JobId, AttemptNo), Vec<Rank>> = BTreeMap::new();
+        for (job, part) in leaving.iter().flat_map(|victim| victim.jobs.iter().map(|job| (job, &victim.part))) {
             let Some(attempt) = &job.attempt else { continue };
-            let why = StopWhy::Preempted { claimant: unit[0].id };
-            self.steps.push(Step::Stop { job: job.id, attempt: attempt.number, why });
-            stopped.push((job.id, attempt.number));
+            match part {
+                Some((ranks, _)) => shrunk.entry((job.id, attempt.number)).or_default().extend(ranks),
+                None => {
+                    let why = StopWhy::Preempted { claimant: unit[0].id };
+                    self.steps.push(Step::Stop { job: job.id, attempt: attempt.number, why });
+                    stopped.push((job.id, attempt.number));
+                }
+            }
+        }
+        self.note_leaving(&leaving, self.now + grace);
+        for ((job, attempt), mut ranks) in shrunk {
+            ranks.sort_unstable();
+            self.steps.push(Step::Shrink { job, attempt, ranks, claimant: unit[0].id });
+            stopped.push((job, attempt));
         }
         let freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
@@ -230,17 +276,17 @@ impl<'a> Session<'a> {
             self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
             lost_gpu_ms = 0;
         }
-        self.note_leaving(&stopped, self.now + grace);
         Blocker::Yielding { victims: stopped.len() as u32, deadline }
     }
 
     /// Those told to stop in this decision are no longer counted as running until their limit.
-    fn note_leaving(&mut self, stopped: &[(JobId, crate::model::AttemptNo)], by: Time) {
-        for held in &mut self.ends {
-            if stopped.iter().any(|(job, _)| *job == held.job) {
-                held.end = by;
-                held.assumed = false;
+    fn note_leaving(&mut self, leaving: &[&Victim<'a>], by: Time) {
+        for victim in leaving {
+            for held in self.ends.iter_mut().filter(|held| victim.jobs.iter().any(|job| job.id == held.job)) {
+                held.places.retain(|place| !victim.places.contains(place));
             }
+            let job = victim.jobs.first().map_or(JobId(0), |job| job.id);
+            self.ends.push(Held { end: by, assumed: false, job, places: victim.places.clone() });
         }
     }
 }

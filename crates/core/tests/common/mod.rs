@@ -86,7 +86,7 @@ impl Lab {
                     (AttemptPhase::Going { .. }, WorkerPhase::Prepared { .. }) => {
                         Report::Running { job, attempt: attempt_no, rank }
                     }
-                    (AttemptPhase::Stopping(_), _) => {
+                    (AttemptPhase::Stopping(_), _) | (_, WorkerPhase::Leaving { .. }) => {
                         Report::Ended { job, attempt: attempt_no, rank, exit: Exit::Signal(15) }
                     }
                     _ => continue,

@@ -1,0 +1,174 @@
+//! `at T submit NAME …`: a job as a scenario states it.
+use super::ast::{Begin, Script, Submit};
+use super::error::ScriptError;
+use super::header::queue_path;
+use super::keys::{Keys, millionths};
+use super::lexer::Word;
+use super::parse::bare;
+use ganger_core::model::job::{DependencyKind, Level, Priority};
+use ganger_core::model::time::{Span, Time};
+
+const KEYS: [&str; 32] = [
+    "workers",
+    "min",
+    "step",
+    "gpus",
+    "cpus",
+    "memory",
+    "vram",
+    "share",
+    "mig",
+    "gpu_model",
+    "label",
+    "pcie_bandwidth",
+    "network_bandwidth",
+    "priority",
+    "queue",
+    "work",
+    "time",
+    "require",
+    "prefer",
+    "ranks_per_island",
+    "group",
+    "ckpt_every",
+    "ckpt_time",
+    "restart_time",
+    "on_demand_ckpt",
+    "grace",
+    "preemptible",
+    "after",
+    "begin",
+    "deadline",
+    "pool",
+    "windows",
+];
+
+pub fn submit(script: &Script, line: u32, words: &[Word]) -> Result<Submit, ScriptError> {
+    let name = bare(line, words, "the job's name", "at 0s submit A gpus=8")?.to_string();
+    if name == "cluster" {
+        return Err(ScriptError::value(line, "the job's name", &name, "the word stands for the cluster in expect"));
+    }
+    let keys = Keys::read(line, "submit", &words[1..], &KEYS)?;
+    let priority = keys.with("priority", priority)?.unwrap_or_default();
+    let queue = keys.text("queue").unwrap_or_else(|| "default".to_string());
+    Ok(Submit {
+        name,
+        workers: keys.positive("workers")?.unwrap_or(1),
+        min: keys.positive("min")?,
+        step: keys.positive("step")?,
+        gpus: keys.count("gpus")?.unwrap_or(0),
+        cpus: keys.count("cpus")?.unwrap_or(1),
+        memory_bytes: keys.bytes("memory")?.unwrap_or(0),
+        vram_bytes: keys.bytes("vram")?.unwrap_or(0),
+        share: keys.with("share", share)?,
+        mig: keys.with("mig", mig)?,
+        gpu_model: keys.text("gpu_model"),
+        labels: keys.labels("label")?,
+        pcie_bandwidth_bps: keys.bandwidth("pcie_bandwidth")?,
+        network_bandwidth_bps: keys.bandwidth("network_bandwidth")?,
+        priority,
+        queue: queue_path(script, line, &queue)?,
+        work: keys.span("work")?.unwrap_or(Span::hours(1)),
+        time: keys.span("time")?,
+        require: keys.with("require", level)?,
+        prefer: keys.with("prefer", level)?,
+        ranks_per_island: keys.positive("ranks_per_island")?,
+        group: keys.with("group", group)?,
+        ckpt_every: keys.with("ckpt_every", some_time)?,
+        ckpt_time: keys.span("ckpt_time")?.unwrap_or_default(),
+        restart_time: keys.span("restart_time")?.unwrap_or_default(),
+        on_demand_ckpt: keys.flag("on_demand_ckpt")?.unwrap_or(false),
+        grace: keys.span("grace")?.unwrap_or(Span::seconds(30)),
+        preemptible: keys.flag("preemptible")?.unwrap_or(priority == Priority::P3),
+        after: keys.with("after", after)?.unwrap_or_default(),
+        begin: keys.with("begin", begin)?,
+        deadline: keys.time("deadline")?,
+        pool: keys.text("pool"),
+        windows: keys.with("windows", windows)?.unwrap_or_default(),
+    })
+}
+
+fn priority(value: &str) -> Result<Priority, &'static str> {
+    Priority::parse(value).ok_or("a class is one of P0, P1, P2, P3")
+}
+
+pub fn level(value: &str) -> Result<Level, String> {
+    let known = || Level::ALL.map(|l| l.to_string()).join(", ");
+    Level::parse(value).ok_or_else(|| format!("a level is one of {}", known()))
+}
+
+fn share(value: &str) -> Result<u64, String> {
+    match millionths(value)? {
+        part @ 1..=1_000_000 => Ok(part),
+        _ => Err("a share is above 0 and at most 1".to_string()),
+    }
+}
+
+fn mig(value: &str) -> Result<String, &'static str> {
+    let parts = value.split_once("g.").and_then(|(slices, memory)| Some((slices, memory.strip_suffix("gb")?)));
+    let number = |text: &str| text.parse::<u32>().is_ok_and(|n| n > 0);
+    match parts {
+        Some((slices, memory)) if number(slices) && number(memory) => Ok(value.to_string()),
+        _ => Err("a MIG profile is written like 3g.40gb"),
+    }
+}
+
+fn group(value: &str) -> Result<(String, u32), &'static str> {
+    let (name, size) = value.split_once('/').ok_or("a group is written like G/2")?;
+    match size.parse() {
+        Ok(size) if size >= 1 && !name.is_empty() => Ok((name.to_string(), size)),
+        _ => Err("a group is a name and its number of jobs, like G/2"),
+    }
+}
+
+fn some_time(value: &str) -> Result<Span, String> {
+    match Span::parse(value).map_err(|e| e.to_string())? {
+        Span::ZERO => Err("it must be longer than 0s".to_string()),
+        span => Ok(span),
+    }
+}
+
+/// `A,B`, or with the kind in front: `afternotok:A`.
+fn after(value: &str) -> Result<Vec<(DependencyKind, String)>, &'static str> {
+    let one = |part: &str| {
+        let (kind, name) = part.split_once(':').unwrap_or(("afterok", part));
+        let kind = match kind {
+            "afterok" => DependencyKind::AfterOk,
+            "afternotok" => DependencyKind::AfterNotOk,
+            "afterany" => DependencyKind::AfterAny,
+            _ => return Err("before the colon stands one of afterok, afternotok, afterany"),
+        };
+        if name.is_empty() { Err("a job's name is missing") } else { Ok((kind, name.to_string())) }
+    };
+    value.split(',').map(one).collect()
+}
+
+fn begin(value: &str) -> Result<Begin, String> {
+    match Span::parse(value) {
+        Ok(span) => Ok(Begin::At(Time(span.0))),
+        Err(_) if is_clock(value) => Ok(Begin::Clock(value.to_string())),
+        Err(why) => Err(format!("{why}, or as a time of day like 22:00")),
+    }
+}
+
+/// `HH:MM`
+fn is_clock(text: &str) -> bool {
+    let number = |part: &str, below: u32| part.len() == 2 && part.parse::<u32>().is_ok_and(|n| n < below);
+    text.split_once(':').is_some_and(|(hours, minutes)| number(hours, 25) && number(minutes, 60))
+}
+
+/// Comma-separated windows, each `[DAYS ]HH:MM-HH:MM[ ZONE]`.
+fn windows(value: &str) -> Result<Vec<String>, String> {
+    let is_window = |window: &str| {
+        let ranges = window
+            .split_whitespace()
+            .filter(|word| word.split_once('-').is_some_and(|(from, to)| is_clock(from) && is_clock(to)));
+        ranges.count() == 1
+    };
+    let wrong = |window: &str| format!("the window {window:?} is not like \"22:00-06:00 Europe/Berlin\"");
+    value
+        .split(',')
+        .map(str::trim)
+        .map(|window| if is_window(window) { Ok(window.to_string()) } else { Err(wrong(window)) })
+        .collect()
+}

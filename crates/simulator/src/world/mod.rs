@@ -1,0 +1,363 @@
+//! A whole cluster in virtual time: the real core, virtual agents, and what their processes do.
+//!
+//! The world moves the clock from one moment at which something can change to the next. At each it lets processes and
+//! agents act first, then time (`Tick`), then the scheduler, until nothing changes; then every rule is checked, by the
+//! core's own checker and against what the processes really hold. It never writes the cluster but through `apply`.
+pub mod agent;
+mod faults;
+mod gangs;
+mod quiet;
+pub mod training;
+mod truth;
+
+use crate::clock::Agenda;
+use agent::{Agent, Key};
+use ganger_core::check;
+use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
+use ganger_core::lifecycle::{self, Effects, Input, Refusal};
+use ganger_core::model::cluster::Cluster;
+use ganger_core::model::ids::{JobId, NodeId};
+use ganger_core::model::job::{Job, JobSpec, Owner};
+use ganger_core::model::time::{Span, Time};
+use ganger_core::scheduler;
+use gangs::{Due, Gang, SimulatedJob};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use training::WorkPlan;
+
+/// Agents renew their leases at each multiple of this part of it: every 10 s with the usual lease of 60 s.
+const BEATS_PER_LEASE: u64 = 6;
+/// After so many rounds at one moment something goes in circles.
+const MOST_ROUNDS: usize = 1_000;
+/// By whom the world's statements are made.
+pub const OPERATOR: &str = "scenario";
+
+/// A line of the trace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TraceLine {
+    pub at_ms: u64,
+    /// `statement`, or the kind of the core's event.
+    pub kind: String,
+    pub text: String,
+}
+
+/// A rule that was broken, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Broken {
+    pub at_ms: u64,
+    /// Number of the rule; see the list of rules that always hold.
+    pub rule: u8,
+    pub text: String,
+}
+
+/// The cluster, its agents and its clock.
+#[derive(Debug, Clone)]
+pub struct World {
+    cluster: Cluster,
+    now: Time,
+    last_beat: Time,
+    specs: Vec<NodeSpec>,
+    agents: Vec<Agent>,
+    jobs: BTreeMap<JobId, SimulatedJob>,
+    gangs: BTreeMap<JobId, Gang>,
+    agenda: Agenda<Due>,
+    finished: BTreeMap<JobId, Arc<Job>>,
+    names: BTreeMap<String, JobId>,
+    lost_gpu_ms: u64,
+    trace: Vec<TraceLine>,
+    broken: Vec<Broken>,
+    /// What the last check found: told once, not at every moment that it lasts.
+    found_before: BTreeSet<(u8, String)>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        World {
+            cluster: Cluster::new(),
+            now: Time(0),
+            last_beat: Time(0),
+            specs: Vec::new(),
+            agents: Vec::new(),
+            jobs: BTreeMap::new(),
+            gangs: BTreeMap::new(),
+            agenda: Agenda::default(),
+            finished: BTreeMap::new(),
+            names: BTreeMap::new(),
+            lost_gpu_ms: 0,
+            trace: Vec::new(),
+            broken: Vec::new(),
+            found_before: BTreeSet::new(),
+        }
+    }
+}
+
+/// Setting up and asking.
+impl World {
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    pub fn trace(&self) -> &[TraceLine] {
+        &self.trace
+    }
+
+    pub fn broken(&self) -> &[Broken] {
+        &self.broken
+    }
+
+    /// Work that was done and had to be done again, in GPU-milliseconds.
+    pub fn lost_gpu_ms(&self) -> u64 {
+        self.lost_gpu_ms
+    }
+
+    pub fn job_id(&self, name: &str) -> Option<JobId> {
+        self.names.get(name).copied()
+    }
+
+    /// The job, also when it has ended.
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.cluster.job(id).or_else(|| self.finished.get(&id).map(Arc::as_ref))
+    }
+
+    /// Every job that was ever submitted.
+    pub fn all_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.finished.values().chain(self.cluster.jobs.values()).map(Arc::as_ref)
+    }
+
+    /// The work that the newest attempt began with; `None` before there was one.
+    pub fn resumed_from(&self, id: JobId) -> Option<Span> {
+        self.jobs.get(&id).and_then(|job| job.resumed_from)
+    }
+
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+        let (name, value, by) = (name.to_string(), value.to_string(), OPERATOR.to_string());
+        self.apply(Input::Setting { name, value, by }).map(|_| ())
+    }
+
+    pub fn set_queues(&mut self, queues: Vec<QueueSpec>) -> Result<(), Refusal> {
+        self.apply(Input::Queues { queues, by: OPERATOR.to_string() }).map(|_| ())
+    }
+
+    pub fn add_node(&mut self, spec: NodeSpec) -> Result<NodeId, Refusal> {
+        let effects = self.apply(Input::Register(Box::new(spec.clone())))?;
+        let id = effects.registered.unwrap_or(NodeId(self.specs.len() as u32));
+        self.specs.push(spec);
+        self.agents.push(Agent::new(id, self.now));
+        Ok(id)
+    }
+
+    pub fn submit(&mut self, spec: Arc<JobSpec>, plan: WorkPlan) -> Result<JobId, Refusal> {
+        let owner = Owner { user: OPERATOR.to_string(), uid: 1_000, gid: 1_000 };
+        let effects = self.apply(Input::Submit { spec: spec.clone(), owner })?;
+        let id = effects.submitted.unwrap_or_default();
+        self.names.insert(spec.name.clone(), id);
+        self.jobs.insert(id, SimulatedJob::new(plan, spec.total().gpus));
+        self.settle();
+        Ok(id)
+    }
+
+    /// Cancel, hold, release: anything that a person may ask of a job.
+    pub fn ask(&mut self, input: Input) -> Result<(), Refusal> {
+        let result = self.apply(input).map(|_| ());
+        self.settle();
+        result
+    }
+
+    /// Puts a line of the caller's into the trace.
+    pub fn note(&mut self, kind: &str, text: impl Into<String>) {
+        self.trace.push(TraceLine { at_ms: self.now.0, kind: kind.to_string(), text: text.into() });
+    }
+}
+
+/// The clock.
+impl World {
+    /// Moves on to `target`; all that is due until then, and at it, has happened afterwards.
+    pub fn advance_to(&mut self, target: Time) {
+        while let Some(stop) = self.next_stop().filter(|stop| *stop <= target) {
+            self.move_to(stop);
+        }
+        self.beat_by(target);
+        self.now = self.now.max(target);
+    }
+
+    fn beat_every(&self) -> Span {
+        Span((self.cluster.policy.lease.0 / BEATS_PER_LEASE).max(1))
+    }
+
+    /// The next moment at which something can change by itself. A deadline that a tick cannot clear now (too few agents
+    /// are heard to fence anybody) is looked at again with each beat.
+    fn next_stop(&self) -> Option<Time> {
+        let again = self.now + self.beat_every();
+        let deadline = lifecycle::next_deadline(&self.cluster).map(|at| if at > self.now { at } else { again });
+        deadline.into_iter().chain(self.agenda.next()).min()
+    }
+
+    /// Goes to `stop`, or only to the last beat before it, which may move the stop. A beat at `stop` itself comes after
+    /// what is due there, so that it cannot carry the clock past a deadline that nobody looked at.
+    fn move_to(&mut self, stop: Time) {
+        if !self.beat_by(stop - Span(1)) {
+            self.now = self.now.max(stop);
+            self.settle();
+        }
+    }
+
+    /// The agents that can be heard renew their leases at the last beat that is due by `at`. One beat stands for all that
+    /// were skipped: nothing looked at the leases in between.
+    fn beat_by(&mut self, at: Time) -> bool {
+        let every = self.beat_every();
+        let beat = Time(at.0 / every.0 * every.0);
+        if beat <= self.last_beat {
+            return false;
+        }
+        self.last_beat = beat;
+        self.now = self.now.max(beat);
+        for index in 0..self.agents.len() {
+            if self.agents[index].is_heard() {
+                self.contact(NodeId(index as u32));
+            }
+        }
+        true
+    }
+}
+
+/// One moment.
+impl World {
+    /// Lets processes, agents, time and scheduler act at this moment until nothing changes, then checks the rules.
+    pub(crate) fn settle(&mut self) {
+        let calm = (0..MOST_ROUNDS).any(|_| !(self.agents_act() || self.time_acts() || self.scheduler_acts()));
+        if !calm {
+            self.breaks(9, "the cluster does not come to rest: agents and decisions go in circles".to_string());
+        }
+        self.check();
+    }
+
+    fn agents_act(&mut self) -> bool {
+        let mut acted = false;
+        while let Some(due) = self.agenda.take_due(self.now) {
+            self.happen(due);
+            acted = true;
+        }
+        acted | self.obey_orders() | self.send_reports()
+    }
+
+    fn time_acts(&mut self) -> bool {
+        if lifecycle::next_deadline(&self.cluster).is_none_or(|at| at > self.now) {
+            return false;
+        }
+        let before = self.cluster.version;
+        let told = self.apply(Input::Tick).is_ok_and(|effects| !effects.events.is_empty());
+        told || self.cluster.version != before
+    }
+
+    fn scheduler_acts(&mut self) -> bool {
+        let decision = scheduler::decide(&self.cluster, self.now);
+        let idle = decision.steps.is_empty();
+        if idle && self.is_known(&decision) {
+            return false;
+        }
+        if let Err(refusal) = self.apply(Input::Decided(Box::new(decision))) {
+            self.breaks(9, format!("a fresh decision was refused: {refusal}"));
+            return false;
+        }
+        if !idle {
+            let again = scheduler::decide(&self.cluster, self.now).steps;
+            if !again.is_empty() {
+                self.breaks(9, format!("decide on its own result changes something: {again:?}"));
+            }
+        }
+        true
+    }
+
+    fn obey_orders(&mut self) -> bool {
+        let mut acted = false;
+        let mut leaving: BTreeMap<JobId, Vec<(NodeId, Key, Time)>> = BTreeMap::new();
+        for index in 0..self.agents.len() {
+            let id = NodeId(index as u32);
+            let node = self.cluster.node(id);
+            let (generation, revoked) = (node.generation, node.revoked_at.is_some());
+            let agent = &mut self.agents[index];
+            if !agent.is_heard() || agent.generation_seen == generation {
+                continue;
+            }
+            acted = true;
+            agent.generation_seen = generation;
+            if revoked {
+                self.watch_lease(id);
+            }
+            let orders = lifecycle::orders(&self.cluster, id);
+            for (key, change) in self.agents[index].obey(&orders) {
+                match change {
+                    agent::Change::Started => self.rank_runs(id, key),
+                    agent::Change::Ended => self.rank_over(key),
+                    agent::Change::AskedToLeave { deadline } => {
+                        leaving.entry(key.0).or_default().push((id, key, deadline));
+                    }
+                }
+            }
+        }
+        leaving.into_iter().for_each(|(job, ranks)| self.gang_leaves(job, &ranks));
+        acted
+    }
+
+    fn send_reports(&mut self) -> bool {
+        let mut sent = false;
+        for index in 0..self.agents.len() {
+            if !self.agents[index].is_heard() || self.agents[index].reports.is_empty() {
+                continue;
+            }
+            let node = NodeId(index as u32);
+            self.contact(node);
+            for report in std::mem::take(&mut self.agents[index].reports) {
+                self.observe(Input::Report { node, report });
+            }
+            sent = true;
+        }
+        sent
+    }
+
+    /// The agent sends and is answered: both sides count its lease from now.
+    fn contact(&mut self, node: NodeId) {
+        self.observe(Input::Heard { node });
+        if self.cluster.node(node).revoked_at.is_none() {
+            self.agents[node.index()].leased_from = self.now;
+        }
+    }
+
+    /// Observations are never refused; one that is breaks the contract of `apply`.
+    fn observe(&mut self, input: Input) {
+        if let Err(refusal) = self.apply(input.clone()) {
+            self.breaks(9, format!("the observation {input:?} was refused: {refusal}"));
+        }
+    }
+
+    fn apply(&mut self, input: Input) -> Result<Effects, Refusal> {
+        let effects = lifecycle::apply(&mut self.cluster, input, self.now)?;
+        for event in &effects.events {
+            self.trace.push(TraceLine { at_ms: event.at.0, kind: event.kind.clone(), text: event.text.clone() });
+        }
+        for job in &effects.finished {
+            self.finished.insert(job.id, job.clone());
+        }
+        Ok(effects)
+    }
+
+    fn check(&mut self) {
+        let mut found: BTreeSet<(u8, String)> =
+            check::full(&self.cluster).into_iter().map(|violation| (violation.rule, violation.text)).collect();
+        found.extend(truth::check(&self.agents));
+        for (rule, text) in found.difference(&self.found_before.clone()) {
+            self.breaks(*rule, text.clone());
+        }
+        self.found_before = found;
+    }
+
+    fn breaks(&mut self, rule: u8, text: String) {
+        self.note("violation", format!("rule {rule}: {text}"));
+        self.broken.push(Broken { at_ms: self.now.0, rule, text });
+    }
+}

@@ -1,0 +1,43 @@
+//! When a scenario is over: no job, node or claim can change without a new statement.
+use super::World;
+use ganger_core::model::ids::NodeId;
+use ganger_core::model::job::{AttemptPhase, Job};
+use ganger_core::model::node::HealthState;
+use ganger_core::model::time::Time;
+
+impl World {
+    /// Runs until nothing can change any more, at latest until `until`.
+    pub fn run_out(&mut self, until: Time) {
+        while self.can_change() {
+            let Some(stop) = self.next_stop().filter(|stop| *stop <= until) else { break };
+            self.move_to(stop);
+        }
+    }
+
+    /// Growing older and being looked at again do not count: only what has a moment at which it will be different.
+    pub fn can_change(&mut self) -> bool {
+        self.has_work_entered()
+            || !self.cluster.claims.is_empty()
+            || self.cluster.jobs.values().any(|job| self.job_can_change(job))
+            || (0..self.cluster.nodes.len()).any(|index| self.node_can_change(NodeId(index as u32)))
+    }
+
+    fn job_can_change(&self, job: &Job) -> bool {
+        let now = self.now;
+        match job.attempt.as_ref().map(|attempt| &attempt.phase) {
+            None => job.not_before > now || job.spec.begin.is_some_and(|begin| begin > now),
+            Some(AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline }) => *deadline > now,
+            Some(AttemptPhase::Running { since }) => job.spec.time_limit.is_some_and(|limit| *since + limit > now),
+            Some(AttemptPhase::Stopping(stop)) => stop.deadline + self.cluster.policy.stop_margin > now,
+        }
+    }
+
+    fn node_can_change(&self, id: NodeId) -> bool {
+        let (node, now) = (self.cluster.node(id), self.now);
+        let cools = node.cooldown_until > now && self.cluster.jobs.values().any(|job| job.attempt.is_none());
+        let lease_runs = node.revoked_at.unwrap_or(node.last_heard) + self.cluster.policy.lease > now;
+        let silent = !self.agents[id.index()].is_heard() || node.revoked_at.is_some();
+        let trusted = !matches!(node.health.state, HealthState::Fenced | HealthState::Dead);
+        node.health.until.is_some_and(|until| until > now) || cools || (silent && trusted && lease_runs)
+    }
+}
