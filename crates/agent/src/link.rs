@@ -40,6 +40,8 @@ pub struct Link {
     pub peer_address: Option<String>,
     pub contact: Mutex<Contact>,
     pub contact_file: PathBuf,
+    /// Held while the file is written: two writers would use one temporary name.
+    pub saving: Mutex<()>,
     pub journal: Arc<Mutex<Journal>>,
     /// Set when the journal has something new.
     pub reports: Notify,
@@ -58,12 +60,13 @@ impl Link {
     /// # Errors
     /// The file cannot be written, for people.
     pub fn save_contact(&self) -> Result<(), String> {
+        let _alone = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let text = serde_json::to_vec(&*self.contact()).unwrap_or_default();
         write_atomic(&self.contact_file, &text, 0o600).map_err(|error| error.to_string())
     }
 
     /// Registers, then polls for ever.
-    pub async fn poll(&self) {
+    pub async fn poll(self: &Arc<Link>) {
         let mut failures = 0;
         let mut registered = false;
         loop {
@@ -90,7 +93,7 @@ impl Link {
     }
 
     /// Sends reports whenever there are some, for ever.
-    pub async fn push(&self) {
+    pub async fn push(self: &Arc<Link>) {
         let mut failures = 0;
         loop {
             let reports = self.journal.lock().unwrap_or_else(PoisonError::into_inner).pending(BATCH);
@@ -129,7 +132,7 @@ impl Link {
         Ok(standing)
     }
 
-    async fn exchange(&self, reports: Vec<NumberedReport>, wait: bool) -> Result<Standing, HttpError> {
+    async fn exchange(self: &Arc<Link>, reports: Vec<NumberedReport>, wait: bool) -> Result<Standing, HttpError> {
         let sent_at = boottime_ms();
         let request = self.request(reports, wait, sent_at);
         let patience = Duration::from_millis(request.wait_ms + 10_000);
@@ -171,17 +174,16 @@ impl Link {
         standing
     }
 
-    async fn acknowledge(self: &Link, number: u64) {
-        let journal = self.journal.clone();
-        let (text, file) = (serde_json::to_vec(&*self.contact()).unwrap_or_default(), self.contact_file.clone());
+    async fn acknowledge(self: &Arc<Link>, number: u64) {
+        let link = self.clone();
         let work = move || {
-            let done = journal.lock().unwrap_or_else(PoisonError::into_inner).acknowledge(number);
-            (done, write_atomic(&file, &text, 0o600))
+            let done = link.journal.lock().unwrap_or_else(PoisonError::into_inner).acknowledge(number);
+            (done, link.save_contact())
         };
         match tokio::task::spawn_blocking(work).await {
             Ok((Ok(()), Ok(()))) => {}
             Ok((Err(error), _)) => tracing::warn!(%error, "acknowledged reports will be sent again"),
-            Ok((_, Err(error))) => tracing::warn!(%error, "after a restart the agent will not know its peers"),
+            Ok((_, Err(error))) => tracing::warn!(error, "after a restart the agent will not know its peers"),
             Err(error) => tracing::error!(%error, "acknowledging failed"),
         }
     }

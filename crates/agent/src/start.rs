@@ -75,10 +75,18 @@ pub fn launch_file(unit: &Unit, ground: Ground) -> Result<LaunchFile, String> {
         cpus: (!cpus.is_empty()).then(|| cpus.to_string()),
         memory_bytes: memory(unit.members.iter().map(|m| &m.devices)),
         log,
-        cgroup: format!("ganger/{}/{}", ground.config.node.replace('/', "_"), unit.key),
+        cgroup: cgroup(ground.config, unit),
         lease_deadline_boottime_ms: ground.lease_deadline.filter(|_| unit.launch.leased),
         pty: unit.launch.run.pty && unit.key.lead.0 == 0,
     })
+}
+
+/// Unique on this machine, also if several clusters number their jobs alike on it: two workers in one cgroup would be
+/// ended together.
+fn cgroup(config: &Config, unit: &Unit) -> String {
+    let dir = std::fs::canonicalize(&config.data_dir).unwrap_or_else(|_| config.data_dir.clone());
+    let hash = blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex();
+    format!("ganger/{}/{}", &hash[..12], unit.key)
 }
 
 fn memory<'a>(devices: impl Iterator<Item = &'a Devices>) -> Option<u64> {

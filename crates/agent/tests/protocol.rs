@@ -1,4 +1,5 @@
 //! The agent against a server that speaks the protocol, with keepers that are no processes.
+#![allow(clippy::unwrap_used)]
 mod common;
 
 use common::keepers::FakeKeepers;

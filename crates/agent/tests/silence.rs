@@ -1,4 +1,5 @@
 //! What becomes of leases when the server does not answer: to all agents, or to one.
+#![allow(clippy::unwrap_used)]
 mod common;
 
 use common::keepers::FakeKeepers;
