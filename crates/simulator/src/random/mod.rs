@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// After the storm everything has this long to come to its end.
 const AFTERMATH: Span = Span::hours(90 * 24);
-/// So many of the last lines of the trace go into a failure.
+/// So many lines of the trace, up to the first broken rule, go into a failure.
 const TRACE_KEPT: usize = 400;
 
 /// What a storm that broke nothing was made of.
@@ -64,7 +64,8 @@ impl std::fmt::Display for Failure {
 pub fn storm(seed: u64, events: usize) -> Result<Stats, Box<Failure>> {
     let dice = Dice::new(seed);
     let fail = |step, trace: &[TraceLine], violations: Vec<Broken>| {
-        let trace = trace[trace.len().saturating_sub(TRACE_KEPT)..].to_vec();
+        let end = trace.iter().position(|line| line.kind == "violation").map_or(trace.len(), |at| at + 1);
+        let trace = trace[end.saturating_sub(TRACE_KEPT)..end].to_vec();
         Box::new(Failure { seed, step, trace, violations })
     };
     let world = make::world(&mut dice.child("cluster"))

@@ -116,6 +116,11 @@ impl World {
         &self.broken
     }
 
+    /// What each rank on the node holds, as its processes know it: by job, attempt and rank.
+    pub fn processes(&self, node: NodeId) -> &BTreeMap<Key, agent::Held> {
+        &self.agents[node.index()].ranks
+    }
+
     /// The newest reports that agents sent, oldest first, each with its node.
     pub fn recent_reports(&self) -> &[(NodeId, Report)] {
         &self.recent_reports
@@ -267,7 +272,8 @@ impl World {
 
     fn scheduler_acts(&mut self) -> bool {
         let decision = scheduler::decide(&self.cluster, self.now);
-        let idle = decision.steps.is_empty();
+        let steps = decision.steps.clone();
+        let idle = steps.is_empty();
         if idle && self.is_known(&decision) {
             return false;
         }
@@ -278,7 +284,10 @@ impl World {
         if !idle {
             let again = scheduler::decide(&self.cluster, self.now).steps;
             if !again.is_empty() {
-                self.breaks(9, format!("decide on its own result changes something: {again:?}"));
+                self.breaks(
+                    9,
+                    format!("decide on its own result changes something: after {steps:?} it wants {again:?}"),
+                );
             }
         }
         true
