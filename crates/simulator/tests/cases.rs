@@ -96,7 +96,7 @@ fn of_two_pairs_one_runs_whole_in_every_order_of_submission() {
 #[test]
 fn a_process_holds_exactly_the_devices_that_were_chosen_for_it() {
     let mut world = world(2, &profile("dgx-h100").unwrap());
-    for (name, workers, gpus) in [("a", 1, 3), ("b", 4, 1), ("c", 1, 5), ("d", 2, 2), ("e", 3, 0)] {
+    for (name, workers, gpus) in [("a", 1, 3), ("b", 4, 1), ("c", 1, 5), ("d", 1, 2), ("e", 3, 0)] {
         world.submit(Arc::new(job(name, workers, gpus, None)), plan(60)).unwrap();
     }
     let mut seen = 0;
@@ -112,7 +112,7 @@ fn a_process_holds_exactly_the_devices_that_were_chosen_for_it() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 11, "every rank of every job runs");
+    assert_eq!(seen, 10, "every rank of every job runs");
     assert_eq!(world.broken(), []);
 }
 
