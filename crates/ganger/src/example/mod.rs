@@ -18,32 +18,10 @@ mod train;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 pub use flags::ExampleCommand;
 
 /// Exit code for "checkpointed (or nothing to lose), requeue me".
 pub const EXIT_REQUEUE: u8 = 85;
-
-#[derive(Parser)]
-#[command(name = "ganger example", about = "Workloads that come with Ganger")]
-struct Words {
-    #[command(subcommand)]
-    command: ExampleCommand,
-}
-
-/// Runs `ganger example ARGS…`; `args` are the words after `example`.
-pub fn main(args: &[String]) -> ExitCode {
-    let words = std::iter::once("ganger example").chain(args.iter().map(String::as_str));
-    match Words::try_parse_from(words) {
-        Ok(parsed) => run(&parsed.command),
-        Err(error) => {
-            // A closed stdout or stderr is no reason to fail differently.
-            let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-        }
-    }
-}
 
 /// Runs one parsed example command.
 ///

@@ -27,6 +27,9 @@ pub struct RegisterRequest {
     /// Leaf switch, where the agent's configuration names one.
     #[serde(default)]
     pub leaf: Option<String>,
+    /// `host:port` where other agents may ask this one whether it lost the server too.
+    #[serde(default)]
+    pub peer_address: Option<String>,
     pub version: String,
 }
 
@@ -49,6 +52,63 @@ pub struct SyncRequest {
     /// Oldest first. Kept on the agent's disk and sent again until acknowledged.
     pub reports: Vec<NumberedReport>,
     pub wait_ms: u64,
+    /// Peers whose ranks may still run because this agent said that it had lost the server too. Until then the server
+    /// must not give their ranks to others.
+    #[serde(default)]
+    pub vouched: Vec<Vouch>,
+    /// False: this agent was not answered for a while and may soon vouch for peers. The request renews its own lease,
+    /// but it does not count among the agents heard from.
+    #[serde(default = "yes")]
+    pub witness: bool,
+    /// [`Peers::version`] that this agent has; 0: none.
+    #[serde(default)]
+    pub peers_seen: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A promise to a peer, told to the server first of all when it is back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vouch {
+    /// The peer's node.
+    pub node: String,
+    /// How long its ranks may still run, counted by the server from receipt.
+    pub remaining_ms: u64,
+}
+
+/// The other agents of the cluster, all of them, whether heard from or not.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Peers {
+    /// Changes with the list or the secret; never 0.
+    pub version: u64,
+    /// What an agent must show to be answered by another.
+    pub secret: String,
+    pub agents: Vec<Peer>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    pub node: String,
+    /// Its `peer_address`; `None`: it counts, but cannot be asked.
+    pub address: Option<String>,
+}
+
+/// `POST /peer/lost-server` between agents, with the secret as bearer token: have you lost the server too? Who answers
+/// yes remembers it for `lease_ms` and tells the server of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LostServerRequest {
+    pub node: String,
+    pub lease_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostServerReply {
+    pub node: String,
+    pub lost: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +123,7 @@ pub struct SyncReply {
     /// Lower than one seen before: from a deposed leader, to be ignored.
     pub term: u64,
     pub generation: u64,
+    /// 0: what runs is not prolonged, because the node did not confirm a stop in time.
     pub lease_ms: u64,
     /// All reports up to this number are committed.
     pub acknowledged: u64,
@@ -71,6 +132,9 @@ pub struct SyncReply {
     /// Byte streams that somebody waits for. Each is named once.
     #[serde(default)]
     pub streams: Vec<StreamAsk>,
+    /// Only if the agent's `peers_seen` is not the current version.
+    #[serde(default)]
+    pub peers: Option<Peers>,
 }
 
 /// A byte stream that a user asked for. The agent dials `POST /v1/agent/streams/{id}` with `Upgrade: ganger-stream`

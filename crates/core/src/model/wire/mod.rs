@@ -2,3 +2,6 @@
 //! that neither has to change because the other does.
 pub mod agent;
 pub mod api;
+pub mod cluster;
+pub mod job;
+pub mod sbatch;

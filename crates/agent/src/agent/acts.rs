@@ -1,0 +1,248 @@
+//! Carrying out what was planned. Each act changes the unit's stage at once, so it is not planned twice, and leaves the
+//! slow part to a task.
+use super::{Agent, Done, Entry, Shared};
+use crate::keeper::KeeperError;
+use crate::keeper::protocol::Target;
+use crate::prepare::{Preparation, prepare};
+use crate::reconcile::{Act, Stage, StopAsked};
+use crate::record::Record;
+use crate::signals::TERM;
+use crate::start::{self, Ground, launch_file};
+use crate::unit::{Unit, UnitKey};
+use ganger_core::model::job::{Exit, Launcher};
+use ganger_core::model::report::Report;
+use ganger_core::model::time::Time;
+use ganger_core::model::wire::agent::Action;
+use ganger_runtime::clock::unix_ms;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a keeper is asked to stop before the plan is made again.
+const STOP_TRIES: u32 = 5;
+const STOP_RETRY: Duration = Duration::from_millis(300);
+/// How long a keeper that reported failure may still turn out to have started.
+const KEEPER_FAILED: Duration = Duration::from_millis(500);
+/// What a keeper adds to a grace whose signal is not SIGTERM, before it kills.
+const TERM_GRACE_MS: u64 = 5_000;
+
+impl Agent {
+    pub(super) async fn act(&mut self, act: Act) {
+        match act {
+            Act::Prepare(key) => self.prepare(key),
+            Act::Refuse { key, why } => self.refuse(key, why),
+            Act::Start(key) => self.start(key),
+            Act::Stop { key, deadline } => self.stop(key, StopAsked { deadline, grace: true }),
+            Act::Kill(key) => self.stop(key, StopAsked { deadline: Time(0), grace: false }),
+            Act::EndUnstarted(key) => {
+                self.refuse(key, Act::stopped_early());
+                self.remove_files(key).await;
+            }
+            Act::DropPreparation(key) => {
+                self.entries.remove(&key);
+                self.remove_files(key).await;
+            }
+            Act::TellStray(key) => self.tell_stray(key),
+            Act::Forget(key) => self.forget(key).await,
+        }
+    }
+
+    fn wanted_unit(&self, key: UnitKey) -> Option<Unit> {
+        self.wanted.iter().find(|unit| unit.key == key).cloned()
+    }
+
+    fn prepare(&mut self, key: UnitKey) {
+        let Some(unit) = self.wanted_unit(key) else { return };
+        self.entries.insert(key, Entry::new(record(&unit, 0), Stage::Preparing));
+        let shared = self.shared.clone();
+        tokio::task::spawn_blocking(move || {
+            let outcome = prepare(&unit, &shared.inventory);
+            // The loop is gone only when the agent shuts down.
+            let _ = shared.done.send(Done::Prepared(key, outcome));
+        });
+    }
+
+    pub(super) fn prepared(&mut self, key: UnitKey, outcome: Result<Preparation, String>) {
+        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.stage == Stage::Preparing) else { return };
+        let kept = outcome.and_then(|preparation| {
+            entry.record.port = preparation.port;
+            save(&self.shared, &entry.record)?;
+            Ok(preparation)
+        });
+        match kept {
+            Ok(preparation) => {
+                entry.stage = Stage::Prepared;
+                entry.listener = Some(preparation.listener);
+                self.outbox.extend(preparation.found.map(|report| (None, report)));
+                self.tell_prepared(key);
+            }
+            Err(why) => {
+                tracing::warn!(unit = %key, why, "refused");
+                self.ended(key, &Exit::Refused(why));
+            }
+        }
+    }
+
+    pub(super) fn tell_prepared(&mut self, key: UnitKey) {
+        let Some(entry) = self.entries.get(&key) else { return };
+        let port = entry.record.port;
+        for member in &entry.record.members {
+            let report = Report::Prepared { job: key.job, attempt: key.attempt, rank: member.rank, port };
+            self.outbox.push((None, report));
+        }
+    }
+
+    fn refuse(&mut self, key: UnitKey, why: String) {
+        if let Some(unit) = self.wanted_unit(key) {
+            self.entries.entry(key).or_insert_with(|| Entry::new(record(&unit, 0), Stage::Preparing));
+        }
+        self.ended(key, &Exit::Refused(why));
+    }
+
+    fn start(&mut self, key: UnitKey) {
+        let Some(unit) = self.wanted_unit(key) else { return };
+        let Action::Go { rendezvous_address, rendezvous_port } = unit.action.clone() else { return };
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        entry.stage = Stage::Launching;
+        // From here on the port is the job's.
+        entry.listener = None;
+        entry.record = Record { started: true, ..record(&unit, entry.record.port) };
+        let (record, shared) = (entry.record.clone(), self.shared.clone());
+        self.shared.spawn("start", async move {
+            let started = launch(&shared, unit, record, (rendezvous_address, rendezvous_port)).await;
+            let _ = shared.done.send(Done::Launched(key, started));
+        });
+    }
+
+    fn stop(&mut self, key: UnitKey, asked: StopAsked) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        let Stage::Running { stop, .. } = &mut entry.stage else { return };
+        *stop = Some(asked);
+        let stopping = Stopping {
+            dir: self.shared.layout.worker(key),
+            exchange: self.shared.layout.exchange(key),
+            signal: start::stop_signal(&entry.record.launch),
+            // A launcher ends its ranks when it is signalled itself; the ranks are the ones that save.
+            target: match entry.record.launch.run.launcher {
+                Launcher::Ranks => Target::Group,
+                Launcher::Torchrun | Launcher::Mpi => Target::Descendants,
+            },
+            asked,
+        };
+        let shared = self.shared.clone();
+        self.shared.spawn("stop", async move {
+            for _ in 0..STOP_TRIES {
+                match stopping.ask(&shared).await {
+                    // A refusal says that it is over already.
+                    Ok(()) | Err(KeeperError::Refused(_)) => return,
+                    Err(error) => tracing::warn!(unit = %key, %error, "the keeper did not take the stop"),
+                }
+                tokio::time::sleep(STOP_RETRY).await;
+            }
+            let _ = shared.done.send(Done::StopFailed(key));
+        });
+    }
+
+    fn tell_stray(&mut self, key: UnitKey) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        if let Stage::Running { stray_told, .. } = &mut entry.stage {
+            *stray_told = true;
+        }
+        tracing::warn!(unit = %key, "it runs, but no order names it: it is left alone");
+        for member in &entry.record.members {
+            let gpus =
+                member.devices.gpus.iter().fold(0, |mask, gpu| mask | 1u64.checked_shl((*gpu).into()).unwrap_or(0));
+            let (job, attempt, rank, cpus) = (key.job, key.attempt, member.rank, member.devices.cpus);
+            self.outbox.push((None, Report::Stray { job, attempt, rank, gpus, cpus }));
+        }
+    }
+
+    async fn forget(&mut self, key: UnitKey) {
+        let started = self.entries.remove(&key).is_some_and(|entry| entry.record.started);
+        if started && let Err(error) = self.shared.keepers.forget(&self.shared.layout.worker(key)).await {
+            tracing::debug!(unit = %key, %error, "its keeper is gone already");
+        }
+        self.remove_files(key).await;
+    }
+
+    /// Removes the unit's own files; its logs stay.
+    async fn remove_files(&self, key: UnitKey) {
+        let dirs = [self.shared.layout.worker(key), self.shared.layout.exchange(key)];
+        let work = move || {
+            for dir in dirs {
+                match std::fs::remove_dir_all(&dir) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        tracing::warn!(dir = %dir.display(), %error, "it cannot be removed");
+                    }
+                    _ => {}
+                }
+            }
+        };
+        if let Err(error) = tokio::task::spawn_blocking(work).await {
+            tracing::error!(unit = %key, %error, "removing its files failed");
+        }
+    }
+}
+
+fn record(unit: &Unit, port: u16) -> Record {
+    Record { key: unit.key, launch: unit.launch.clone(), members: unit.members.clone(), port, started: false }
+}
+
+fn save(shared: &Shared, record: &Record) -> Result<(), String> {
+    let dir = shared.layout.worker(record.key);
+    crate::record::pass(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    record.save(&dir).map_err(|error| error.to_string())
+}
+
+/// The record is durable before the keeper is started, so that a restarted agent never starts it again.
+async fn launch(shared: &Arc<Shared>, unit: Unit, record: Record, rendezvous: (String, u16)) -> Result<(), String> {
+    let dir = shared.layout.worker(unit.key);
+    let ground = shared.clone();
+    let lease_deadline = shared.link.contact().deadline;
+    let describe = move || {
+        save(&ground, &record)?;
+        let ground = Ground {
+            config: &ground.config,
+            inventory: &ground.inventory,
+            layout: &ground.layout,
+            rendezvous: (&rendezvous.0, rendezvous.1),
+            lease_deadline,
+            now: Time(unix_ms()),
+        };
+        launch_file(&unit, ground)
+    };
+    let described = tokio::task::spawn_blocking(describe).await;
+    let file = described.map_err(|error| format!("describing the process failed: {error}"))??;
+    match shared.keepers.start(&dir, &file).await {
+        Ok(()) => Ok(()),
+        Err(error) => super::restore::late_keeper(&dir, KEEPER_FAILED, error.to_string()).await,
+    }
+}
+
+/// One stop, as it is asked of a keeper.
+struct Stopping {
+    dir: PathBuf,
+    exchange: PathBuf,
+    signal: i32,
+    target: Target,
+    asked: StopAsked,
+}
+
+impl Stopping {
+    async fn ask(&self, shared: &Shared) -> Result<(), KeeperError> {
+        if !self.asked.grace {
+            return shared.keepers.kill(&self.dir).await;
+        }
+        let (exchange, deadline) = (self.exchange.clone(), self.asked.deadline);
+        let written = tokio::task::spawn_blocking(move || start::write_preempt(&exchange, deadline)).await;
+        if !matches!(written, Ok(Ok(()))) {
+            tracing::warn!(dir = %self.exchange.display(), ?written, "the ranks learn of the stop by its signal only");
+        }
+        let left_ms = deadline.0.saturating_sub(unix_ms());
+        let grace_ms = match self.signal {
+            TERM => left_ms,
+            _ => left_ms.saturating_sub(TERM_GRACE_MS).max(left_ms / 2),
+        };
+        shared.keepers.stop(&self.dir, self.signal, grace_ms, self.target).await
+    }
+}

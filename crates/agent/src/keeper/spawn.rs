@@ -1,0 +1,66 @@
+//! Starts a keeper from the agent.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use super::KeeperError;
+use super::client::Client;
+use super::role::READY;
+
+/// Longer than any start takes; only a machine in deep trouble gets there.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A keeper that answers on its socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeeperHandle {
+    /// The worker's directory.
+    pub dir: PathBuf,
+}
+
+impl KeeperHandle {
+    /// Connects to it.
+    ///
+    /// # Errors
+    /// The socket does not answer.
+    pub async fn connect(&self) -> Result<Client, KeeperError> {
+        Client::connect(&self.dir).await
+    }
+}
+
+/// Starts `BINARY keeper DIR` for the `launch.json` in `dir`, detached, and returns when its socket answers. Its own
+/// messages go to `DIR/keeper.log`. The process that is started here exits at once, so the keeper is a child of
+/// init, or of the nearest subreaper, which has to reap it.
+///
+/// # Errors
+/// The keeper's own reason why it did not come up. That the *worker* could not start is no error here but its state.
+pub async fn spawn(binary: &Path, dir: &Path) -> Result<KeeperHandle, KeeperError> {
+    let not_started = |message: String| KeeperError::NotStarted { dir: dir.to_path_buf(), message };
+    let log = open_log(dir)?;
+    let started = Command::new(binary)
+        .arg("keeper")
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(log))
+        .output();
+    let output = tokio::time::timeout(DEADLINE, started)
+        .await
+        .map_err(|_| not_started(format!("it said nothing within {} s; see its keeper.log", DEADLINE.as_secs())))?
+        .map_err(|error| not_started(format!("cannot run {}: {error}", binary.display())))?;
+    match String::from_utf8_lossy(&output.stdout).trim_end() {
+        READY => Ok(KeeperHandle { dir: dir.to_path_buf() }),
+        "" => Err(not_started(format!("it ended without a word ({}); see its keeper.log", output.status))),
+        message => Err(not_started(message.to_owned())),
+    }
+}
+
+fn open_log(dir: &Path) -> Result<File, KeeperError> {
+    let path = dir.join("keeper.log");
+    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    opened.map_err(KeeperError::file("open", &path))
+}

@@ -1,0 +1,187 @@
+//! The logs of ranks: who may read them, the link where the job's user asked for one, and how long they stay.
+//!
+//! A keeper may run as root, so it must never open a path that a user can turn into something else: the file lies in a
+//! directory of ours and only belongs to the user, and `output` becomes a symbolic link to it, made in a directory that
+//! the user owns. (Writing the user's path directly was rejected for that reason.)
+use crate::account::Account;
+use crate::config::LogPolicy;
+use crate::record::pass;
+use crate::unit::UnitKey;
+use ganger_core::model::ids::JobId;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Makes an empty file for `account` alone in a directory of ours; an existing one stays.
+///
+/// # Errors
+/// The file or its directories cannot be made.
+pub fn create_for(account: &Account, path: &Path) -> std::io::Result<()> {
+    for dir in path.ancestors().skip(1).take(2).collect::<Vec<_>>().into_iter().rev() {
+        pass(dir)?;
+    }
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc_nofollow()).open(path)?;
+    if file.metadata()?.uid() != account.uid {
+        fchown(&file, Some(account.uid), Some(account.gid))?;
+    }
+    Ok(())
+}
+
+fn libc_nofollow() -> i32 {
+    OFlags::NOFOLLOW.bits() as i32
+}
+
+/// The path of `output` for one rank: `%j` job, `%x` name, `%t` rank, `%a` attempt, `%%` a percent sign.
+pub fn output_path(pattern: &str, key: UnitKey, name: &str, workdir: &Path) -> PathBuf {
+    let mut path = String::new();
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            path.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('j' | 'A') => path.push_str(&key.job.to_string()),
+            Some('x') => path.push_str(&name.replace('/', "_")),
+            Some('t') => path.push_str(&key.lead.to_string()),
+            Some('a') => path.push_str(&key.attempt.to_string()),
+            Some('%') => path.push('%'),
+            Some(other) => path.extend(['%', other]),
+            None => path.push('%'),
+        }
+    }
+    workdir.join(path)
+}
+
+/// Links `link` to the log. Replaces an older link into `logs`, nothing else.
+///
+/// # Errors
+/// Why there is no link, for people; the log itself is not touched.
+pub fn link(link: &Path, log: &Path, logs: &Path, account: &Account) -> Result<(), String> {
+    let fail = |why: String| format!("no link {} to the log: {why}", link.display());
+    let (Some(dir), Some(name)) = (link.parent(), link.file_name()) else {
+        return Err(fail("it names no file".into()));
+    };
+    // The open directory is what is checked and used, so it cannot be exchanged in between.
+    let dir: OwnedFd = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| fail(error.to_string()))?;
+    let owner = rustix::fs::fstat(&dir).map_err(|error| fail(error.to_string()))?.st_uid;
+    if owner != account.uid {
+        return Err(fail(format!("its directory does not belong to {}", account.name)));
+    }
+    if let Ok(found) = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let ours = FileType::from_raw_mode(found.st_mode) == FileType::Symlink
+            && rustix::fs::readlinkat(&dir, name, Vec::new())
+                .is_ok_and(|target| Path::new(std::ffi::OsStr::new(&*target.to_string_lossy())).starts_with(logs));
+        if !ours {
+            return Err(fail("something else is there".into()));
+        }
+        rustix::fs::unlinkat(&dir, name, AtFlags::empty()).map_err(|error| fail(error.to_string()))?;
+    }
+    rustix::fs::symlinkat(log, &dir, name).map_err(|error| fail(error.to_string()))
+}
+
+/// Removes the logs of ended jobs that are too old, then the oldest until the rest is small enough. Jobs in `live` stay.
+/// Returns the jobs whose logs went.
+pub fn prune(logs: &Path, live: &BTreeSet<JobId>, policy: LogPolicy, now: SystemTime) -> Vec<JobId> {
+    let mut ended: Vec<(SystemTime, u64, JobId, PathBuf)> = Vec::new();
+    let mut total: u64 = 0;
+    for entry in std::fs::read_dir(logs).into_iter().flatten().flatten() {
+        let Some(job) = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(JobId) else { continue };
+        let (bytes, newest) = measure(&entry.path());
+        total = total.saturating_add(bytes);
+        if !live.contains(&job) {
+            ended.push((newest, bytes, job, entry.path()));
+        }
+    }
+    ended.sort();
+    let mut gone = Vec::new();
+    for (newest, bytes, job, path) in ended {
+        let age = now.duration_since(newest).unwrap_or(Duration::ZERO);
+        if age <= policy.keep_for && total <= policy.keep_bytes {
+            continue;
+        }
+        match std::fs::remove_dir_all(&path) {
+            Ok(()) => {
+                total = total.saturating_sub(bytes);
+                gone.push(job);
+            }
+            Err(error) => tracing::warn!(path = %path.display(), %error, "old logs cannot be removed"),
+        }
+    }
+    gone
+}
+
+/// Bytes and newest change of all files below.
+fn measure(dir: &Path) -> (u64, SystemTime) {
+    let mut sum = (0, SystemTime::UNIX_EPOCH);
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let Ok(metadata) = entry.metadata() else { continue };
+        let (bytes, newest) = match metadata.is_dir() {
+            true => measure(&entry.path()),
+            false => (metadata.len(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)),
+        };
+        sum = (sum.0 + bytes, sum.1.max(newest));
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+    use ganger_core::model::ids::{AttemptNo, Rank};
+
+    fn key() -> UnitKey {
+        UnitKey { job: JobId(7), attempt: AttemptNo(2), lead: Rank(3) }
+    }
+
+    fn me() -> Account {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Account { name: "me".into(), uid, gid, groups: vec![], home: "/".into(), shell: "/bin/sh".into() }
+    }
+
+    #[test]
+    fn patterns_are_filled_in() {
+        let path = |pattern| output_path(pattern, key(), "a/b", Path::new("/w"));
+        assert_eq!(path("out/%x-%j.%a.%t-100%%-%q"), Path::new("/w/out/a_b-7.2.3-100%-%q"));
+        assert_eq!(path("/abs/%t"), Path::new("/abs/3"));
+    }
+
+    #[test]
+    fn a_link_replaces_only_an_older_link_of_ours() {
+        let dir = TempDir::new();
+        let (logs, out) = (dir.path().join("logs"), dir.path().join("out"));
+        for attempt in ["1.log", "2.log"] {
+            link(&out, &logs.join(attempt), &logs, &me()).unwrap();
+            assert_eq!(std::fs::read_link(&out).unwrap(), logs.join(attempt));
+        }
+        let file = dir.path().join("mine");
+        std::fs::write(&file, "precious").unwrap();
+        let why = link(&file, &logs.join("1.log"), &logs, &me()).unwrap_err();
+        assert!(why.contains("something else"), "{why}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+        let stranger = Account { uid: me().uid + 1, ..me() };
+        assert!(link(&dir.path().join("x"), &logs.join("1.log"), &logs, &stranger).is_err());
+    }
+
+    #[test]
+    fn old_and_large_logs_go_oldest_first_and_live_ones_stay() {
+        let dir = TempDir::new();
+        for (job, age, bytes) in [(1, 50, 10), (2, 40, 10), (3, 30, 10), (4, 20, 10), (5, 9_000, 10)] {
+            let path = dir.path().join(job.to_string()).join("1");
+            std::fs::create_dir_all(&path).unwrap();
+            let file = std::fs::File::create(path.join("0.log")).unwrap();
+            file.set_len(bytes).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        }
+        let policy = LogPolicy { keep_for: Duration::from_secs(1_000), keep_bytes: 20 };
+        let gone = prune(dir.path(), &BTreeSet::from([JobId(1)]), policy, SystemTime::now());
+        assert_eq!(gone, [JobId(5), JobId(2), JobId(3)]);
+        assert!(dir.path().join("1").exists() && dir.path().join("4").exists());
+    }
+}

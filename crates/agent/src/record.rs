@@ -1,0 +1,105 @@
+//! Records: what this agent knows of a unit, on disk, so that it starts nothing twice over a restart.
+//!
+//! `unit.json` in the unit's directory is durable before `Prepared` is reported, and again before its keeper is started.
+use crate::unit::{Member, UnitKey};
+use ganger_core::model::wire::agent::Launch;
+use ganger_runtime::datadir::{DataDirError, write_atomic};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub key: UnitKey,
+    pub launch: Arc<Launch>,
+    pub members: Vec<Member>,
+    /// The rendezvous port that was found free.
+    pub port: u16,
+    /// A keeper was or is being started.
+    pub started: bool,
+}
+
+impl Record {
+    /// Writes `DIR/unit.json` durably.
+    ///
+    /// # Errors
+    /// The directory or file cannot be written.
+    pub fn save(&self, dir: &Path) -> Result<(), DataDirError> {
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        write_atomic(&dir.join("unit.json"), &text, 0o600)
+    }
+
+    /// Reads `DIR/unit.json`.
+    ///
+    /// # Errors
+    /// Why it cannot be read, for people.
+    pub fn load(dir: &Path) -> Result<Record, String> {
+        let path = dir.join("unit.json");
+        let text = std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        serde_json::from_slice(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    }
+}
+
+/// Where the files of an agent lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    pub fn new(root: &Path) -> Layout {
+        Layout { root: root.to_path_buf() }
+    }
+
+    /// Makes the directories. Others may pass through them to files of their own, but not list them.
+    ///
+    /// # Errors
+    /// A directory cannot be made.
+    pub fn create(&self) -> std::io::Result<()> {
+        [self.root.clone(), self.workers(), self.root.join("exchange"), self.logs()]
+            .iter()
+            .try_for_each(|dir| pass(dir))
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.root.join("agent.lock")
+    }
+
+    pub fn journal(&self) -> PathBuf {
+        self.root.join("journal")
+    }
+
+    pub fn contact(&self) -> PathBuf {
+        self.root.join("contact.json")
+    }
+
+    pub fn workers(&self) -> PathBuf {
+        self.root.join("workers")
+    }
+
+    pub fn worker(&self, key: UnitKey) -> PathBuf {
+        self.workers().join(key.to_string())
+    }
+
+    /// What the rank and the agent write for each other.
+    pub fn exchange(&self, key: UnitKey) -> PathBuf {
+        self.root.join("exchange").join(key.to_string())
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
+    /// The log of a rank: `logs/<job>/<attempt>/<rank>.log`.
+    pub fn log(&self, key: UnitKey, rank: u32) -> PathBuf {
+        self.logs().join(key.job.to_string()).join(key.attempt.to_string()).join(format!("{rank}.log"))
+    }
+}
+
+/// Makes a directory that others may pass but not list.
+pub(crate) fn pass(dir: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(dir)?;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o711))
+}

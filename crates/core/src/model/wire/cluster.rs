@@ -1,0 +1,338 @@
+//! The files that administrators apply: queues (`ganger queues apply`) and the cluster's shape (`ganger cluster apply`).
+//!
+//! As with job files, everything is checked at once and features of later work are refused by name. `uplink` is read
+//! and checked; nothing places by bandwidth yet, so it changes no placement. `settings` holds scheduler settings by
+//! the names of [`crate::model::policy`].
+use super::job::{FieldError, Findings};
+use crate::lifecycle::input::{NodePlacement, QueueSpec};
+use crate::model::amounts::{Limit, parse_bandwidth, parse_bytes};
+use crate::model::policy::Policy;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use utoipa::ToSchema;
+
+/// Queues to create or change; those that are not named stay as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueuesFile {
+    pub queues: Vec<QueueFile>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueueFile {
+    /// Its path in the tenant tree, such as `research/nlp`.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guarantee: Option<AmountsFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<AmountsFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub budget: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub policy: Option<Value>,
+}
+
+/// `{gpus: 16, cpus: 400, memory: 2TiB}`; what is not named has no bound.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AmountsFile {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+}
+
+/// Leaves, spines and pools by node names, which need not have registered yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterFile {
+    /// Leaf → its nodes.
+    #[serde(default)]
+    pub leaves: BTreeMap<String, Vec<String>>,
+    /// Spine → its leaves. Leaves that no spine names are under `spine0`.
+    #[serde(default)]
+    pub spines: BTreeMap<String, Vec<String>>,
+    /// Leaf → the bandwidth of its way up, such as `3.2Tbps`.
+    #[serde(default)]
+    pub uplink: BTreeMap<String, String>,
+    #[serde(default)]
+    pub pools: Vec<PoolFile>,
+    /// Scheduler settings by name, such as `aging.step: 24h`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolFile {
+    pub name: String,
+    pub nodes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub lend: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub windows: Option<Value>,
+}
+
+/// What a [`ClusterFile`] asks for, checked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterPlan {
+    pub placements: BTreeMap<String, NodePlacement>,
+    pub settings: BTreeMap<String, String>,
+}
+
+const NAME_FIX: &str = "use letters, digits, dot, dash and underscore, at most 63 characters";
+
+impl QueuesFile {
+    /// # Errors
+    /// All that is wrong, in the order of the file.
+    pub fn into_specs(self) -> Result<Vec<QueueSpec>, Vec<FieldError>> {
+        let mut found = Findings::default();
+        let mut names = BTreeSet::new();
+        if self.queues.is_empty() {
+            found.add("queues", "it names no queue", "list at least one, such as {name: prod, weight: 3}");
+        }
+        let specs = self.queues.iter().enumerate().map(|(i, q)| queue(&mut found, &mut names, i, q)).collect();
+        found.finish(specs)
+    }
+}
+
+fn queue(found: &mut Findings, names: &mut BTreeSet<String>, index: usize, file: &QueueFile) -> QueueSpec {
+    let at = |field: &str| format!("queues[{index}].{field}");
+    if !super::job::is_queue_path(&file.name) {
+        found.add(at("name"), format!("{:?} is not a queue's path", file.name), "write it like prod or research/nlp");
+    }
+    if !names.insert(file.name.clone()) {
+        found.add(at("name"), format!("{:?} is named twice", file.name), "remove one of them");
+    }
+    let weight = file.weight.map(|weight| found.count(&at("weight"), Some(weight), 1, 1, 1_000_000));
+    let guarantee = file.guarantee.as_ref().map(|amounts| limit(found, &at("guarantee"), amounts));
+    let limit = file.limit.as_ref().map(|amounts| limit(found, &at("limit"), amounts));
+    if let (Some(guarantee), Some(limit)) = (&guarantee, &limit) {
+        guarantee_within_limit(found, &at("guarantee"), guarantee, limit);
+    }
+    found.later(&at("budget"), &file.budget);
+    found.later(&at("policy"), &file.policy);
+    QueueSpec { path: file.name.clone(), weight, guarantee, limit }
+}
+
+fn limit(found: &mut Findings, field: &str, file: &AmountsFile) -> Limit {
+    let mut count = |name: &str, value: Option<i64>| {
+        value.map(|value| u64::from(found.count(&format!("{field}.{name}"), Some(value), 0, 0, u32::MAX)))
+    };
+    let (gpus, cpus) = (count("gpus", file.gpus), count("cpus", file.cpus));
+    let memory = file.memory.as_deref();
+    let memory_bytes = memory.map(|text| found.amount(&format!("{field}.memory"), Some(text), parse_bytes));
+    Limit { gpus, cpus, memory_bytes }
+}
+
+fn guarantee_within_limit(found: &mut Findings, field: &str, guarantee: &Limit, limit: &Limit) {
+    for (name, low, high) in [
+        ("gpus", guarantee.gpus, limit.gpus),
+        ("cpus", guarantee.cpus, limit.cpus),
+        ("memory", guarantee.memory_bytes, limit.memory_bytes),
+    ] {
+        if let (Some(low), Some(high)) = (low, high)
+            && low > high
+        {
+            let problem = format!("{low} is more than the queue's own limit of {high}");
+            found.add(format!("{field}.{name}"), problem, "raise the limit or lower the guarantee");
+        }
+    }
+}
+
+impl ClusterFile {
+    /// # Errors
+    /// All that is wrong, in the order of the file's fields.
+    pub fn into_plan(self) -> Result<ClusterPlan, Vec<FieldError>> {
+        let mut found = Findings::default();
+        let mut placements: BTreeMap<String, NodePlacement> = BTreeMap::new();
+        self.check_fabric(&mut found);
+        let spine_of: BTreeMap<&str, &str> = self
+            .spines
+            .iter()
+            .flat_map(|(spine, leaves)| leaves.iter().map(move |leaf| (leaf.as_str(), spine.as_str())))
+            .collect();
+        for (leaf, nodes) in &self.leaves {
+            for node in nodes {
+                let place = placements.entry(node.clone()).or_default();
+                place.leaf = Some(leaf.clone());
+                place.spine = spine_of.get(leaf.as_str()).map(|spine| spine.to_string());
+            }
+        }
+        for (index, pool) in self.pools.iter().enumerate() {
+            self.check_pool(&mut found, index, &placements);
+            for node in &pool.nodes {
+                placements.entry(node.clone()).or_default().pool = Some(pool.name.clone());
+            }
+        }
+        self.check_settings(&mut found);
+        found.finish(ClusterPlan { placements, settings: self.settings })
+    }
+
+    fn check_fabric(&self, found: &mut Findings) {
+        once_each(found, "leaves", "node", &self.leaves);
+        once_each(found, "spines", "leaf", &self.spines);
+        for (spine, leaves) in &self.spines {
+            for leaf in leaves.iter().filter(|leaf| !self.leaves.contains_key(*leaf)) {
+                let problem = format!("leaf {leaf:?} is not one of `leaves`");
+                found.add(format!("spines.{spine}"), problem, "name its nodes under `leaves`, or remove it");
+            }
+        }
+        for (leaf, bandwidth) in &self.uplink {
+            let field = format!("uplink.{leaf}");
+            if !self.leaves.contains_key(leaf) {
+                found.add(
+                    &field,
+                    format!("leaf {leaf:?} is not one of `leaves`"),
+                    "name its nodes under `leaves`, or remove it",
+                );
+            }
+            found.amount(&field, Some(bandwidth), parse_bandwidth);
+        }
+    }
+
+    fn check_pool(&self, found: &mut Findings, index: usize, placed: &BTreeMap<String, NodePlacement>) {
+        let pool = &self.pools[index];
+        let at = |field: &str| format!("pools[{index}].{field}");
+        if !super::job::is_label(&pool.name) {
+            found.add(at("name"), format!("{:?} is not a name", pool.name), NAME_FIX);
+        }
+        if self.pools[..index].iter().any(|earlier| earlier.name == pool.name) {
+            found.add(at("name"), format!("{:?} is named twice", pool.name), "join the two");
+        }
+        for node in &pool.nodes {
+            if !super::job::is_label(node) {
+                found.add(at("nodes"), format!("{node:?} is not a node's name"), NAME_FIX);
+            }
+            if let Some(other) = placed.get(node).and_then(|place| place.pool.as_ref()) {
+                found.add(
+                    at("nodes"),
+                    format!("node {node:?} is already in pool {other:?}"),
+                    "a node is in one pool: remove one",
+                );
+            }
+        }
+        found.later(&at("lend"), &pool.lend);
+        found.later(&at("windows"), &pool.windows);
+    }
+
+    fn check_settings(&self, found: &mut Findings) {
+        let mut scratch = Policy::default();
+        for (name, value) in &self.settings {
+            if let Err(error) = scratch.set(name, value) {
+                found.add(format!("settings.{name}"), error.to_string(), "put it right or remove it");
+            }
+        }
+    }
+}
+
+/// Names are well formed and nothing is in two places.
+fn once_each(found: &mut Findings, field: &str, kind: &str, map: &BTreeMap<String, Vec<String>>) {
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for (parent, children) in map {
+        if !super::job::is_label(parent) {
+            found.add(format!("{field}.{parent}"), format!("{parent:?} is not a name"), NAME_FIX);
+        }
+        for child in children {
+            if !super::job::is_label(child) {
+                found.add(format!("{field}.{parent}"), format!("{child:?} is not a {kind}'s name"), NAME_FIX);
+            }
+            if let Some(other) = seen.insert(child, parent) {
+                let problem = format!("{kind} {child:?} is named twice: under {other:?} and {parent:?}");
+                found.add(format!("{field}.{parent}"), problem, "remove one of them");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn cluster(value: Value) -> Result<ClusterPlan, Vec<FieldError>> {
+        serde_json::from_value::<ClusterFile>(value).unwrap().into_plan()
+    }
+
+    fn queues(value: Value) -> Result<Vec<QueueSpec>, Vec<FieldError>> {
+        serde_json::from_value::<QueuesFile>(value).unwrap().into_specs()
+    }
+
+    #[test]
+    fn nodes_get_leaf_spine_and_pool() {
+        let plan = cluster(json!({
+            "leaves": {"leaf1": ["n0", "n1"], "leaf2": ["n2"]}, "spines": {"s1": ["leaf1", "leaf2"]},
+            "uplink": {"leaf1": "3.2Tbps"}, "pools": [{"name": "inference", "nodes": ["n0", "n9"]}],
+            "settings": {"aging.step": "24h"},
+        }))
+        .unwrap();
+        let n0 = &plan.placements["n0"];
+        assert_eq!(
+            (n0.leaf.as_deref(), n0.spine.as_deref(), n0.pool.as_deref()),
+            (Some("leaf1"), Some("s1"), Some("inference"))
+        );
+        assert_eq!(plan.placements["n9"].leaf, None);
+        assert_eq!(plan.settings["aging.step"], "24h");
+    }
+
+    #[test]
+    fn each_fault_of_a_cluster_file_is_refused_by_field() {
+        for (field, value) in [
+            ("leaves.b", json!({"leaves": {"a": ["n0"], "b": ["n0"]}})),
+            ("leaves.a b", json!({"leaves": {"a b": []}})),
+            ("leaves.a", json!({"leaves": {"a": ["n 0"]}})),
+            ("spines.s", json!({"spines": {"s": ["a"]}})),
+            ("spines.t", json!({"leaves": {"a": []}, "spines": {"s": ["a"], "t": ["a"]}})),
+            ("uplink.a", json!({"leaves": {"a": []}, "uplink": {"a": "fast"}})),
+            ("uplink.b", json!({"uplink": {"b": "1Tbps"}})),
+            ("pools[0].name", json!({"pools": [{"name": "a/b", "nodes": []}]})),
+            ("pools[1].name", json!({"pools": [{"name": "a", "nodes": []}, {"name": "a", "nodes": []}]})),
+            ("pools[1].nodes", json!({"pools": [{"name": "a", "nodes": ["n"]}, {"name": "b", "nodes": ["n"]}]})),
+            ("pools[0].nodes", json!({"pools": [{"name": "a", "nodes": ["n n"]}]})),
+            ("pools[0].lend", json!({"pools": [{"name": "a", "nodes": [], "lend": {"windows": ["20:00-08:00"]}}]})),
+            ("pools[0].windows", json!({"pools": [{"name": "a", "nodes": [], "windows": []}]})),
+            ("settings.speed", json!({"settings": {"speed": "1"}})),
+        ] {
+            let errors = cluster(value.clone()).unwrap_err();
+            assert!(errors.iter().any(|e| e.field == field), "{field}: {value}: {errors:?}");
+        }
+        assert!(serde_json::from_value::<ClusterFile>(json!({"racks": {}})).is_err());
+    }
+
+    #[test]
+    fn queues_keep_what_is_not_said_open() {
+        let specs = queues(json!({"queues": [
+            {"name": "prod", "weight": 3, "guarantee": {"gpus": 16}}, {"name": "research/nlp", "limit": {"memory": "2TiB"}}]}))
+        .unwrap();
+        assert_eq!((specs[0].weight, specs[0].guarantee.unwrap().gpus, specs[0].limit), (Some(3), Some(16), None));
+        assert_eq!((specs[1].weight, specs[1].limit.unwrap().memory_bytes), (None, Some(2 << 40)));
+    }
+
+    #[test]
+    fn each_fault_of_a_queues_file_is_refused_by_field() {
+        for (field, value) in [
+            ("queues", json!([])),
+            ("queues[0].name", json!([{"name": "a//b"}])),
+            ("queues[1].name", json!([{"name": "a"}, {"name": "a"}])),
+            ("queues[0].weight", json!([{"name": "a", "weight": 0}])),
+            ("queues[0].limit.gpus", json!([{"name": "a", "limit": {"gpus": -1}}])),
+            ("queues[0].limit.memory", json!([{"name": "a", "limit": {"memory": "lots"}}])),
+            ("queues[0].guarantee.gpus", json!([{"name": "a", "guarantee": {"gpus": 9}, "limit": {"gpus": 8}}])),
+            ("queues[0].budget", json!([{"name": "a", "budget": {"gpu_hours": 1}}])),
+            ("queues[0].policy", json!([{"name": "a", "policy": {}}])),
+        ] {
+            let errors = queues(json!({"queues": value.clone()})).unwrap_err();
+            assert!(errors.iter().any(|e| e.field == field), "{field}: {value}: {errors:?}");
+        }
+    }
+}

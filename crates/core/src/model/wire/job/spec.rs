@@ -1,0 +1,351 @@
+//! From the file to the checked [`JobSpec`], part by part.
+use super::words::{NAME_FIX, is_env_name, is_label, is_name, is_queue_path, parse_rfc3339, parse_signal};
+use super::{ARGUMENT_BYTES_MAX, CheckpointFile, FieldError, Findings, GangFile, JobFile, ResourcesFile, TopologyFile};
+use crate::model::amounts::parse_bytes;
+use crate::model::ids::JobId;
+use crate::model::job::{
+    CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, Launcher, Level, Priority, RunSpec, Shape,
+    TopologyWish,
+};
+use crate::model::time::{Span, Time};
+use std::collections::BTreeMap;
+
+type Resolve<'a> = &'a dyn Fn(&str) -> Option<JobId>;
+
+const WORKERS_MAX: u32 = 100_000;
+const GPUS_MAX: u32 = 64;
+const CPUS_MAX: u32 = 1_024;
+const CPUS_PER_GPU: u32 = 4;
+const GRACE: Span = Span::seconds(30);
+const GRACE_MAX: Span = Span::hours(24);
+const COMMAND_BYTES_MAX: usize = 512 * 1024;
+const LEVELS: &str = "switch, socket, island, node, leaf, spine, cluster";
+
+pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<FieldError>> {
+    let mut found = Findings::default();
+    if !is_name(&file.name) {
+        found.add("name", format!("{:?} is not a name", file.name), NAME_FIX);
+    }
+    let queue = queue(&mut found, file.queue.as_deref());
+    let priority =
+        found.word("priority", file.priority.as_deref(), Priority::parse, "P0, P1, P2, P3").unwrap_or_default();
+    let gang = gang(&mut found, file.gang.as_ref());
+    let shape = shape(&mut found, file.resources.as_ref());
+    total(&mut found, &gang, &shape);
+    let topology = topology(&mut found, file.topology.as_ref(), &gang, &shape);
+    let group = group(&mut found, file.group.as_deref());
+    if file.pool.as_deref().is_some_and(|pool| !is_label(pool)) {
+        found.add("pool", format!("{:?} is not a name", file.pool.as_deref().unwrap_or("")), NAME_FIX);
+    }
+    let time_limit = found.span("time", file.time.as_deref());
+    let checkpoint = checkpoint(&mut found, file.checkpoint.as_ref());
+    let retries = found.count("retries", file.retries, 0, 0, 1_000);
+    let after = after(&mut found, &file.name, &file.after, resolve);
+    let begin = begin(&mut found, file.begin.as_deref());
+    later(&mut found, &file);
+    let (name, pool, preemptible) = (file.name.clone(), file.pool.clone(), file.preemptible);
+    let run = run(&mut found, file, gang.workers);
+    let preemptible = preemptible.unwrap_or(priority == Priority::P3);
+    found.finish(JobSpec {
+        name,
+        queue,
+        priority,
+        preemptible,
+        gang,
+        shape,
+        topology,
+        group,
+        pool,
+        time_limit,
+        checkpoint,
+        retries,
+        after,
+        begin,
+        run,
+    })
+}
+
+fn later(found: &mut Findings, file: &JobFile) {
+    for (field, value) in [
+        ("roles", &file.roles),
+        ("image", &file.image),
+        ("mounts", &file.mounts),
+        ("array", &file.array),
+        ("deadline", &file.deadline),
+        ("windows", &file.windows),
+        ("budget", &file.budget),
+    ] {
+        found.later(field, value);
+    }
+}
+
+fn queue(found: &mut Findings, path: Option<&str>) -> String {
+    let path = path.unwrap_or("default");
+    if !is_queue_path(path) {
+        found.add(
+            "queue",
+            format!("{path:?} is not a queue's path"),
+            "write it like research/nlp; `ganger queues` lists them",
+        );
+    }
+    path.to_string()
+}
+
+fn gang(found: &mut Findings, file: Option<&GangFile>) -> Gang {
+    let GangFile { workers, min, step } = file.cloned().unwrap_or_default();
+    let workers = found.count("gang.workers", workers, 1, 1, WORKERS_MAX);
+    let min = found.count("gang.min", min, workers, 1, WORKERS_MAX);
+    if min > workers {
+        found.add(
+            "gang.min",
+            format!("{min} is more than the {workers} workers"),
+            "give at most gang.workers, or leave it out",
+        );
+    } else if min < workers {
+        found.add("gang.min", format!("not supported yet: gang.min below gang.workers ({workers})"), "remove it");
+    }
+    let step = found.count("gang.step", step, workers, 1, WORKERS_MAX);
+    if !workers.is_multiple_of(step) {
+        found.add(
+            "gang.step",
+            format!("{workers} workers are not a multiple of {step}"),
+            "give a divisor of gang.workers, or leave it out",
+        );
+    } else if step != workers {
+        found.add(
+            "gang.step",
+            format!("not supported yet: gang.step other than gang.workers ({workers})"),
+            "remove it",
+        );
+    }
+    Gang { workers, min, step }
+}
+
+fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {
+    let file = file.cloned().unwrap_or_default();
+    let gpus = found.count("resources.gpus", file.gpus, 0, 0, GPUS_MAX);
+    let cpus = found.count("resources.cpus", file.cpus, (gpus * CPUS_PER_GPU).max(1), 1, CPUS_MAX);
+    let memory_bytes = found.amount("resources.memory", file.memory.as_deref(), parse_bytes);
+    let vram_bytes = found.amount("resources.vram", file.vram.as_deref(), parse_bytes);
+    for (field, set) in [("resources.gpu_model", file.gpu_model.is_some()), ("resources.vram", file.vram.is_some())] {
+        if set && gpus == 0 {
+            found.add(field, "the job asks for no GPU", "give resources.gpus, or remove it");
+        }
+    }
+    if let Some(model) = file.gpu_model.as_deref().filter(|model| !is_label(model)) {
+        found.add(
+            "resources.gpu_model",
+            format!("{model:?} is not a model"),
+            "write it like H100; `ganger nodes` lists them",
+        );
+    }
+    if let Some((key, value)) = file.labels.iter().find(|(key, value)| !is_label(key) || !is_label(value)) {
+        found.add(format!("resources.labels.{key}"), format!("{key:?}: {value:?} is not a label"), NAME_FIX);
+    }
+    for (field, value) in [
+        ("resources.mig", &file.mig),
+        ("resources.share", &file.share),
+        ("resources.pcie_bandwidth", &file.pcie_bandwidth),
+        ("resources.network_bandwidth", &file.network_bandwidth),
+    ] {
+        found.later(field, value);
+    }
+    let gpu_model = file.gpu_model.map(|model| model.to_ascii_uppercase());
+    Shape { gpus, cpus, memory_bytes, gpu_model, vram_bytes, labels: file.labels }
+}
+
+/// Sums over the gang must fit the integers that they are kept in.
+fn total(found: &mut Findings, gang: &Gang, shape: &Shape) {
+    if shape.memory_bytes.checked_mul(gang.workers.into()).is_none() {
+        let problem = format!("{} workers of so much memory are more than can be counted", gang.workers);
+        found.add("resources.memory", problem, "ask for less memory per worker");
+    }
+}
+
+fn topology(found: &mut Findings, file: Option<&TopologyFile>, gang: &Gang, shape: &Shape) -> TopologyWish {
+    let file = file.cloned().unwrap_or_default();
+    let require = found.word("topology.require", file.require.as_deref(), Level::parse, LEVELS);
+    let prefer = found.word("topology.prefer", file.prefer.as_deref(), Level::parse, LEVELS);
+    if let (Some(require), Some(prefer)) = (require, prefer)
+        && prefer > require
+    {
+        let problem = format!("{prefer} is wider than the {require} that topology.require asks for");
+        found.add("topology.prefer", problem, "prefer a tighter level, or leave it out");
+    }
+    for (field, level) in [("topology.require", require), ("topology.prefer", prefer)] {
+        if matches!(level, Some(Level::Switch | Level::Island)) && shape.gpus == 0 {
+            found.add(
+                field,
+                "switches and islands join GPUs, and the job asks for none",
+                "give resources.gpus, or another level",
+            );
+        }
+    }
+    let ranks = found.count("topology.ranks_per_island", file.ranks_per_island, 0, 1, WORKERS_MAX);
+    let ranks_per_island = file.ranks_per_island.is_some().then_some(ranks);
+    if ranks_per_island.is_some() && shape.gpus == 0 {
+        found.add("topology.ranks_per_island", "the job asks for no GPU", "give resources.gpus, or remove it");
+    } else if ranks_per_island.is_some() && !gang.workers.is_multiple_of(ranks.max(1)) {
+        let problem = format!("{} workers are not a multiple of {ranks}", gang.workers);
+        found.add("topology.ranks_per_island", problem, "give a divisor of gang.workers");
+    }
+    TopologyWish { require, prefer, ranks_per_island }
+}
+
+fn group(found: &mut Findings, text: Option<&str>) -> Option<Group> {
+    let text = text?;
+    let parsed = text.split_once('/').and_then(|(name, size)| Some((name, size.parse::<u32>().ok()?)));
+    match parsed {
+        Some((name, size)) if is_label(name) && (2..=64).contains(&size) => {
+            Some(Group { name: name.to_string(), size })
+        }
+        _ => {
+            found.add("group", format!("cannot read {text:?}"), "write NAME/SIZE, such as pair/2, with 2 to 64 jobs");
+            None
+        }
+    }
+}
+
+fn checkpoint(found: &mut Findings, file: Option<&CheckpointFile>) -> CheckpointPolicy {
+    let file = file.cloned().unwrap_or_default();
+    if let Some(dir) = file.dir.as_deref() {
+        absolute(found, "checkpoint.dir", dir);
+    }
+    let every = found.span("checkpoint.every", file.every.as_deref());
+    if file.every.is_some() && file.dir.is_none() {
+        found.add("checkpoint.every", "there is no directory to write to", "give checkpoint.dir, or remove it");
+    }
+    let signals = "SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGCONT, SIGWINCH";
+    let signal = found.word("checkpoint.signal", file.signal.as_deref(), parse_signal, signals);
+    let grace = found.span("checkpoint.grace", file.grace.as_deref()).unwrap_or(GRACE);
+    if grace > GRACE_MAX {
+        found.add("checkpoint.grace", format!("{grace} is more than a day"), "give at most 24h");
+    }
+    let on_demand = file.dir.is_some() && signal.is_some();
+    CheckpointPolicy {
+        dir: file.dir,
+        every,
+        signal,
+        on_demand,
+        grace,
+        write_time: Span::ZERO,
+        restart_time: Span::ZERO,
+    }
+}
+
+fn after(found: &mut Findings, own: &str, entries: &[String], resolve: Resolve) -> Vec<Dependency> {
+    let mut dependencies = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let field = format!("after[{index}]");
+        let (kind, job) = match entry.split_once(':') {
+            None => (Some(DependencyKind::AfterOk), entry.as_str()),
+            Some(("afterok", job)) => (Some(DependencyKind::AfterOk), job),
+            Some(("afternotok", job)) => (Some(DependencyKind::AfterNotOk), job),
+            Some(("afterany", job)) => (Some(DependencyKind::AfterAny), job),
+            Some((_, job)) => (None, job),
+        };
+        match (kind, resolve(job)) {
+            (None, _) => {
+                found.add(field, format!("cannot read {entry:?}"), "write afterok:JOB, afternotok:JOB or afterany:JOB")
+            }
+            _ if job == own => found.add(field, "the job would wait for itself", "name an earlier job by its id"),
+            (_, None) => found.add(field, format!("there is no job {job:?}"), "`ganger jobs --all` lists all jobs"),
+            (Some(kind), Some(job)) => dependencies.push(Dependency { job, kind, met: false }),
+        }
+    }
+    dependencies
+}
+
+fn begin(found: &mut Findings, text: Option<&str>) -> Option<Time> {
+    let text = text?;
+    let moment = parse_rfc3339(text);
+    if moment.is_none() {
+        found.add("begin", format!("cannot read {text:?} as a moment"), "write it like 2026-12-01T08:00:00Z");
+    }
+    moment
+}
+
+fn run(found: &mut Findings, file: JobFile, workers: u32) -> RunSpec {
+    let launcher =
+        found.word("launcher", file.launcher.as_deref(), launcher, "ranks, torchrun, mpi").unwrap_or_default();
+    let command = file.command.into_arguments();
+    check_command(found, &command);
+    check_env(found, &file.env);
+    if let Some(workdir) = file.workdir.as_deref() {
+        absolute(found, "workdir", workdir);
+    }
+    if let Some(output) = file.output.as_deref() {
+        check_output(found, output);
+    }
+    if file.pty && workers > 1 {
+        found.add(
+            "pty",
+            format!("a terminal is for one worker, not for {workers}"),
+            "remove it, or ask for one worker",
+        );
+    }
+    RunSpec { launcher, command, env: file.env, workdir: file.workdir, output: file.output, pty: file.pty }
+}
+
+fn launcher(text: &str) -> Option<Launcher> {
+    match text {
+        "ranks" => Some(Launcher::Ranks),
+        "torchrun" => Some(Launcher::Torchrun),
+        "mpi" => Some(Launcher::Mpi),
+        _ => None,
+    }
+}
+
+fn check_command(found: &mut Findings, command: &[String]) {
+    if command.first().is_none_or(|program| program.trim().is_empty()) {
+        found.add("command", "it is empty", "give the program and its arguments, such as [python, train.py]");
+    }
+    if command.iter().any(|argument| argument.contains('\0')) {
+        found.add("command", "an argument holds a zero byte, which no process can be given", "remove it");
+    }
+    if let Some(long) = command.iter().map(String::len).find(|len| *len > ARGUMENT_BYTES_MAX) {
+        let problem =
+            format!("an argument (or the script) is {long} bytes long; Linux hands over at most {ARGUMENT_BYTES_MAX}");
+        found.add("command", problem, "put the script into a file that the nodes can read and run that");
+    } else if command.iter().map(String::len).sum::<usize>() > COMMAND_BYTES_MAX {
+        found.add("command", format!("it is longer than {COMMAND_BYTES_MAX} bytes"), "put the arguments into a file");
+    }
+}
+
+fn check_env(found: &mut Findings, env: &BTreeMap<String, String>) {
+    for (name, value) in env {
+        if !is_env_name(name) {
+            found.add(
+                format!("env.{name}"),
+                format!("{name:?} is not a variable's name"),
+                "use letters, digits and underscores, not a digit first",
+            );
+        } else if value.contains('\0') || value.len() > ARGUMENT_BYTES_MAX - name.len() {
+            found.add(format!("env.{name}"), "the value holds a zero byte or is too long for a process", "shorten it");
+        }
+    }
+}
+
+fn check_output(found: &mut Findings, output: &str) {
+    let mut chars = output.chars();
+    while let Some(c) = chars.next() {
+        if c == '%' && !matches!(chars.next(), Some('j' | 'x' | 't' | 'a' | '%')) {
+            let fix = "use %j (job), %x (name), %t (rank), %a (attempt) or %%";
+            found.add("output", format!("{output:?} has a pattern that is unknown"), fix);
+            return;
+        }
+    }
+    if output.is_empty() || output.contains('\0') {
+        found.add("output", "it is no file name", "write it like logs/%x-%j-%t.log, or remove it");
+    }
+}
+
+fn absolute(found: &mut Findings, field: &str, path: &str) {
+    if !path.starts_with('/') || path.contains('\0') {
+        found.add(
+            field,
+            format!("{path:?} is not an absolute path"),
+            "begin it with a slash (the command line does so for paths it is given)",
+        );
+    }
+}

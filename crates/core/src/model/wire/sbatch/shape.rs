@@ -1,0 +1,92 @@
+//! From nodes, tasks and amounts per node, task, CPU or GPU to workers and what each needs.
+use super::super::job::{GangFile, JobFile, ResourcesFile};
+use super::SbatchError;
+use super::flags::Asked;
+
+/// How many workers there are, and what part of a node's amounts each gets.
+struct Split {
+    workers: u64,
+    per_node: u64,
+    /// Tasks that one worker stands for.
+    tasks_each: u64,
+}
+
+/// Fills gang and resources; answers the number of workers.
+pub(super) fn fill(job: &mut JobFile, asked: &Asked, has_srun: bool, errors: &mut Vec<SbatchError>) -> u64 {
+    let mut fail = |what: &str, problem: String, fix: &str| {
+        errors.push(SbatchError { line: asked.line, what: what.to_string(), problem, fix: fix.to_string() });
+    };
+    let Some(split) = split(asked, has_srun, &mut fail) else { return 1 };
+    let gpus = gpus(asked, &split, &mut fail);
+    let cpus = match (asked.cpus_per_task, asked.cpus_per_gpu) {
+        (Some(per_task), _) => Some(per_task.saturating_mul(split.tasks_each)),
+        (None, Some(per_gpu)) => Some(per_gpu.saturating_mul(gpus)),
+        // One CPU per task is Slurm's default; with GPUs the default of job files feeds them better.
+        (None, None) => (gpus == 0).then_some(split.tasks_each),
+    };
+    let memory = memory(asked, &split, cpus, gpus);
+    job.gang = Some(GangFile { workers: i64::try_from(split.workers).ok(), ..GangFile::default() });
+    job.resources = Some(ResourcesFile {
+        gpus: (gpus > 0).then(|| to_i64(gpus)),
+        gpu_model: asked.gpu_model.clone().filter(|_| gpus > 0),
+        cpus: cpus.map(to_i64),
+        memory: memory.map(|bytes| bytes.to_string()),
+        ..ResourcesFile::default()
+    });
+    split.workers
+}
+
+fn to_i64(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn split(asked: &Asked, has_srun: bool, fail: &mut impl FnMut(&str, String, &str)) -> Option<Split> {
+    let from_nodes = || asked.nodes.unwrap_or(1).saturating_mul(asked.tasks_per_node.unwrap_or(1));
+    let tasks = asked.tasks.unwrap_or_else(from_nodes);
+    let nodes = asked.nodes.unwrap_or_else(|| asked.tasks_per_node.map_or(1, |per| tasks.div_ceil(per)));
+    let per_node = tasks.div_ceil(nodes).max(1);
+    if tasks < nodes {
+        fail("--ntasks", format!("{tasks} tasks cannot be on {nodes} nodes"), "ask for fewer nodes or more tasks");
+        return None;
+    }
+    if asked.nodes.is_some() && asked.tasks_per_node.is_some_and(|per| per < per_node) {
+        fail("--ntasks", format!("{tasks} tasks are too many for --ntasks-per-node"), "make the two agree");
+        return None;
+    }
+    match (has_srun, nodes) {
+        (true, _) => Some(Split { workers: tasks, per_node, tasks_each: 1 }),
+        (false, 1) => Some(Split { workers: 1, per_node: 1, tasks_each: tasks }),
+        (false, _) => {
+            let problem = format!("the script never calls srun, so it would use only the first of its {nodes} nodes");
+            fail("--nodes", problem, "put srun before the command that every task shall run, or ask for one node");
+            None
+        }
+    }
+}
+
+fn gpus(asked: &Asked, split: &Split, fail: &mut impl FnMut(&str, String, &str)) -> u64 {
+    if let Some(per_task) = asked.gpus_per_task {
+        return per_task.saturating_mul(split.tasks_each);
+    }
+    let (flag, amount, parts) = match (asked.gpus_per_node, asked.gpus) {
+        (Some(amount), _) => ("--gpus-per-node", amount, split.per_node),
+        (None, Some(amount)) => ("--gpus", amount, split.workers),
+        (None, None) => return 0,
+    };
+    if !amount.is_multiple_of(parts) {
+        fail(
+            flag,
+            format!("{amount} GPUs cannot be shared evenly by {parts} tasks"),
+            "make one a multiple of the other",
+        );
+    }
+    amount / parts
+}
+
+fn memory(asked: &Asked, split: &Split, cpus: Option<u64>, gpus: u64) -> Option<u64> {
+    if let Some(bytes) = asked.memory_per_node {
+        return Some(bytes.div_ceil(split.per_node));
+    }
+    let per_gpu = asked.memory_per_gpu.map(|bytes| bytes.saturating_mul(gpus));
+    per_gpu.or_else(|| asked.memory_per_cpu.map(|bytes| bytes.saturating_mul(cpus.unwrap_or(4 * gpus))))
+}

@@ -1,0 +1,121 @@
+//! Words of the commands about nodes, queues, events and tokens.
+use clap::{Args, Subcommand, ValueEnum};
+use ganger_core::model::wire::api::Role;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct Nodes {
+    /// Only these.
+    #[arg(value_name = "NODE")]
+    pub nodes: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Topo {
+    /// Draw this node; without it the cluster.
+    #[arg(conflicts_with_all = ["from", "profile"])]
+    pub node: Option<String>,
+    /// Draw the machine that this `nvidia-smi topo -m` output describes; - for standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub from: Option<PathBuf>,
+    /// The GPU model of --from, which the text does not tell, such as H100.
+    #[arg(long, value_name = "MODEL", requires = "from")]
+    pub gpu_model: Option<String>,
+    /// Draw a machine profile, such as dgx-h100.
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct OneNode {
+    pub node: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Quarantine {
+    pub node: String,
+    /// Why, for those who come after.
+    #[arg(long, value_name = "TEXT", default_value = "by hand")]
+    pub cause: String,
+    /// You vouch that nothing of Ganger runs there any more: its ranks may start elsewhere at once.
+    #[arg(long)]
+    pub fenced: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Queues {
+    #[command(subcommand)]
+    pub command: Option<ApplyCommand>,
+}
+
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    pub command: ApplyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ApplyCommand {
+    /// Apply a file (YAML), or - for standard input. What it does not name stays as it is.
+    Apply { file: PathBuf },
+}
+
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Go on as they happen.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only of this job.
+    #[arg(short, long)]
+    pub job: Option<String>,
+    /// Only of this node.
+    #[arg(short, long)]
+    pub node: Option<String>,
+    /// Only those after this number.
+    #[arg(long, value_name = "NUMBER")]
+    pub since: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    pub command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Create a token and print its secret, this once.
+    Create {
+        name: String,
+        /// What it may do: admin all, member own jobs, agent only what agents need.
+        #[arg(long, value_enum, default_value_t = RoleWord::Member)]
+        role: RoleWord,
+        /// Jobs run as this user of the nodes; without it, you.
+        #[arg(long)]
+        user: Option<String>,
+    },
+    /// List tokens.
+    List,
+    /// Revoke a token at once.
+    Revoke { name: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoleWord {
+    Admin,
+    Member,
+    Agent,
+}
+
+impl From<RoleWord> for Role {
+    fn from(word: RoleWord) -> Role {
+        match word {
+            RoleWord::Admin => Role::Admin,
+            RoleWord::Member => Role::Member,
+            RoleWord::Agent => Role::Agent,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {}

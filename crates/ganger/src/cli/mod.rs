@@ -1,0 +1,111 @@
+//! The command line, as `clap` reads it. Words only: what a command does is in `commands`.
+mod admin;
+mod jobs;
+mod roles;
+
+pub use admin::*;
+pub use jobs::*;
+pub use roles::*;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// One control plane for training and inference on a private GPU cluster.
+#[derive(Debug, Parser)]
+#[command(name = "ganger", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Exit codes: 0 done, 1 the thing failed, 2 the request was wrong. A JOB is an id or a name.")]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Verb,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// How results are printed.
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub output: Format,
+    /// The server: http://HOST:PORT or unix:PATH. Without it: the one that `ganger up` started last.
+    #[arg(long, global = true, env = "GANGER_SERVER", value_name = "ADDRESS")]
+    pub server: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Submit a job file or a #SBATCH script; prints the job's id.
+    Submit(Submit),
+    /// Run a command as a job, follow its output, end with its exit code.
+    Run(Run),
+    /// List jobs.
+    Jobs(Jobs),
+    /// Show one job in full.
+    Show(OneJob),
+    /// Explain why a job waits, with numbers.
+    Why(OneJob),
+    /// Print the logs of a job.
+    Logs(Logs),
+    /// Run one more command in a rank's environment.
+    Exec(Exec),
+    /// Cancel jobs.
+    Cancel(ManyJobs),
+    /// Keep pending jobs from starting.
+    Hold(ManyJobs),
+    /// Let held jobs start again.
+    Release(ManyJobs),
+    /// End the current run of jobs with their grace and run them again.
+    Requeue(ManyJobs),
+    /// Wait until jobs have ended; fails if one did not end well.
+    Wait(Wait),
+    /// List nodes.
+    Nodes(Nodes),
+    /// Draw the cluster, or what one node is made of and who uses it.
+    Topo(Topo),
+    /// Move work away from a node; nothing new starts there.
+    Drain(OneNode),
+    /// Let nothing new start on a node; what runs goes on.
+    Cordon(OneNode),
+    /// End drain, cordon and quarantine of a node.
+    Uncordon(OneNode),
+    /// Take a node out of service.
+    Quarantine(Quarantine),
+    /// List queues, or change them.
+    Queues(Queues),
+    /// Change leaves, spines, pools and settings.
+    Cluster(ClusterArgs),
+    /// What happened, in order.
+    Events(Events),
+    /// Create, list and revoke access tokens.
+    Token(TokenArgs),
+    /// Check this machine, the server and the way between.
+    Doctor(Doctor),
+    /// Tell Ganger about a checkpoint, from inside a job.
+    Checkpoint(CheckpointArgs),
+    /// Start everything on this machine: server and agents.
+    Up(Up),
+    /// Run the server.
+    Server(ServerArgs),
+    /// Run the agent of this node.
+    Agent(AgentArgs),
+    /// A tour with real processes: train, preempt, break a node, recover. Ends by itself.
+    Demo(Demo),
+    /// Workloads that come with Ganger.
+    Example {
+        #[command(subcommand)]
+        command: crate::example::ExampleCommand,
+    },
+    /// Run the scheduler on scenarios and snapshots, without a cluster.
+    Sim(SimArgs),
+    /// Print the completions of a shell.
+    Completions { shell: clap_complete::Shell },
+    /// Write the manual pages into a directory.
+    Man {
+        #[arg(value_name = "DIR")]
+        dir: std::path::PathBuf,
+    },
+}

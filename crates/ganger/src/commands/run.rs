@@ -1,0 +1,253 @@
+//! `ganger run`: submits, follows all ranks, ends with the job's exit code.
+use super::follow::{self, Logs};
+use super::interact;
+use super::job_file::{self, Submitter};
+use crate::cli::Run;
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::output::say;
+use ganger_core::model::job::JobState;
+use ganger_core::model::wire::api::{JobDetail, JobView};
+use ganger_core::model::wire::job::{
+    CheckpointFile, Command, FieldError, GangFile, JobFile, ResourcesFile, TopologyFile,
+};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// The longest that passes before a new state is seen.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long the tails of logs may take once the job has ended.
+const TAIL_PATIENCE: Duration = Duration::from_secs(15);
+/// As shells tell that Ctrl-C ended a command.
+const INTERRUPTED: u8 = 130;
+
+pub async fn run(api: &Api, args: Run) -> Result<(), Failure> {
+    let pty = args.pty;
+    let mut job = job_of(&args).map_err(|error| Failure::fields("ganger run", &[error]))?;
+    let submitter = Submitter::of_process()?;
+    if !args.clean_env {
+        submitter.add_env(&mut job);
+    }
+    submitter.localise(&mut job);
+    job_file::check(&job).map_err(|errors| Failure::fields("ganger run", &errors))?;
+    let detail = api.submit(&job).await?;
+    say(format!("job {} ({}) submitted", detail.view.id, detail.view.name));
+    let mut followed =
+        Followed { api, job: detail.view.id.to_string(), attempt: 0, logs: JoinSet::new(), told: String::new(), pty };
+    let ended = followed.until_ended(detail).await?;
+    let code = exit_code(&ended.view);
+    if ended.view.state != JobState::Done {
+        let note = ended.view.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        say(format!("job {} {}{note}", ended.view.id, ended.view.state));
+    }
+    if code == 0 { Ok(()) } else { Err(Failure::silent(code)) }
+}
+
+fn job_of(args: &Run) -> Result<JobFile, FieldError> {
+    let wrong = |field: &str, problem: String, fix: &str| FieldError { field: field.into(), problem, fix: fix.into() };
+    let workers = match (args.workers, args.nodes) {
+        (None, nodes) => nodes,
+        (workers, None | Some(1)) => workers,
+        (Some(_), Some(nodes)) => {
+            let problem = format!("{nodes} nodes and --workers cannot be asked for together");
+            return Err(wrong("--nodes", problem, "give one of them, or --nodes 1 for all workers on one node"));
+        }
+    };
+    let one_node = args.workers.is_some() && args.nodes == Some(1);
+    let mut env = std::collections::BTreeMap::new();
+    for pair in &args.env {
+        let (name, value) =
+            pair.split_once('=').ok_or_else(|| wrong("--env", format!("{pair:?} has no value"), "write NAME=VALUE"))?;
+        env.insert(name.to_string(), value.to_string());
+    }
+    let program = args.command.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
+    let checkpoint = CheckpointFile {
+        dir: args.checkpoint_dir.clone(),
+        signal: args.signal.clone(),
+        grace: args.grace.clone(),
+        every: None,
+    };
+    Ok(JobFile {
+        name: args.name.clone().unwrap_or_else(|| job_file::as_name(program)),
+        queue: args.queue.clone(),
+        priority: args.priority.clone(),
+        preemptible: args.preemptible.then_some(true),
+        gang: workers.map(|workers| GangFile { workers: Some(workers), ..GangFile::default() }),
+        resources: Some(ResourcesFile {
+            gpus: args.gpus,
+            gpu_model: args.gpu_model.clone(),
+            cpus: args.cpus,
+            memory: args.memory.clone(),
+            ..ResourcesFile::default()
+        }),
+        topology: Some(TopologyFile {
+            require: args.require.clone().or_else(|| one_node.then(|| "node".to_string())),
+            prefer: args.prefer.clone(),
+            ranks_per_island: None,
+        }),
+        launcher: args.launcher.clone(),
+        pool: args.pool.clone(),
+        time: args.time.clone(),
+        checkpoint: (checkpoint != CheckpointFile::default()).then_some(checkpoint),
+        retries: args.retries,
+        after: args.after.clone(),
+        workdir: args.workdir.clone(),
+        env,
+        pty: args.pty,
+        command: Command::Arguments(args.command.clone()),
+        ..JobFile::default()
+    })
+}
+
+/// The highest code of the ranks that ended by themselves; 1 where a job did not end well without one.
+fn exit_code(view: &JobView) -> u8 {
+    let own = view.exit_code.map_or(0, |code| u8::try_from(code).unwrap_or(1));
+    match view.state {
+        JobState::Done => own,
+        _ => own.max(1),
+    }
+}
+
+struct Followed<'a> {
+    api: &'a Api,
+    job: String,
+    /// The attempt whose logs are copied.
+    attempt: u32,
+    logs: JoinSet<Result<(), Failure>>,
+    told: String,
+    pty: bool,
+}
+
+impl Followed<'_> {
+    async fn until_ended(&mut self, mut detail: JobDetail) -> Result<JobDetail, Failure> {
+        let mut interrupts = 0;
+        loop {
+            self.tell(&detail.view);
+            self.start_logs(&detail).await?;
+            if detail.view.state.is_terminal() {
+                self.drain().await;
+                return Ok(detail);
+            }
+            detail = tokio::select! {
+                answer = self.api.wait(&self.job, LOOK_EVERY) => answer?,
+                _ = tokio::signal::ctrl_c() => {
+                    interrupts += 1;
+                    self.interrupted(interrupts).await?
+                }
+            };
+        }
+    }
+
+    /// Once cancels, twice leaves.
+    async fn interrupted(&self, times: u32) -> Result<JobDetail, Failure> {
+        if times > 1 {
+            say(format!("leaving job {} to itself: `ganger logs -f {0}` follows it", self.job));
+            return Err(Failure::silent(INTERRUPTED));
+        }
+        say(format!("cancelling job {} (Ctrl-C again leaves it)", self.job));
+        self.api.change_job(&self.job, "cancel").await
+    }
+
+    fn tell(&mut self, view: &JobView) {
+        let reason = view.reason.map(|reason| format!("{reason}: ")).unwrap_or_default();
+        let text = match (view.state, &view.note) {
+            (JobState::Pending, Some(note)) => format!("job {} waits: {reason}{note}", view.id),
+            (JobState::Pending, None) => return,
+            (JobState::Running, _) => {
+                format!("job {} runs on {}", view.id, crate::output::table::node_list(&view.nodes))
+            }
+            _ => return,
+        };
+        if self.told != text {
+            say(&text);
+            self.told = text;
+        }
+    }
+
+    /// Each attempt has logs of its own.
+    async fn start_logs(&mut self, detail: &JobDetail) -> Result<(), Failure> {
+        let view = &detail.view;
+        let ran = matches!(view.state, JobState::Running | JobState::Stopping) || view.state.is_terminal();
+        if !ran || view.attempt <= self.attempt || view.started_at.is_none() {
+            return Ok(());
+        }
+        self.attempt = view.attempt;
+        if self.pty && view.state == JobState::Running {
+            return interact::attach(self.api, &self.job).await;
+        }
+        self.drain().await;
+        let ranks = (0..view.workers).collect();
+        let logs = Logs { job: self.job.clone(), attempt: Some(view.attempt), ranks, follow: true };
+        self.logs = follow::start(self.api, &logs);
+        Ok(())
+    }
+
+    /// Lets the copies come to their end. A rank without a log (its node's launcher has one for all) is no error.
+    async fn drain(&mut self) {
+        let all = async { while self.logs.join_next().await.is_some() {} };
+        if tokio::time::timeout(TAIL_PATIENCE, all).await.is_err() {
+            say(format!("the logs did not come to an end: `ganger logs {}` has them", self.job));
+            self.logs.abort_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Verb};
+    use clap::Parser;
+
+    fn job(words: &[&str]) -> Result<JobFile, FieldError> {
+        let cli = Cli::try_parse_from([&["ganger", "run"], words].concat()).unwrap();
+        let Verb::Run(args) = cli.command else { panic!("run") };
+        job_of(&args)
+    }
+
+    #[test]
+    fn flags_become_a_job() {
+        let job = job(&[
+            "-n",
+            "4",
+            "-N1",
+            "--gpus",
+            "2",
+            "-t",
+            "1h",
+            "-e",
+            "A=b=c",
+            "--",
+            "/usr/bin/python",
+            "x.py",
+            "--flag",
+        ])
+        .unwrap();
+        assert_eq!(job.name, "python");
+        assert_eq!((job.gang.as_ref().unwrap().workers, job.resources.as_ref().unwrap().gpus), (Some(4), Some(2)));
+        assert_eq!(job.topology.as_ref().unwrap().require.as_deref(), Some("node"));
+        assert_eq!((job.env["A"].as_str(), job.time.as_deref()), ("b=c", Some("1h")));
+    }
+
+    #[test]
+    fn nodes_alone_are_workers_and_both_are_refused() {
+        assert_eq!(job(&["-N", "3", "--", "x"]).unwrap().gang.unwrap().workers, Some(3));
+        assert_eq!(job(&["-N", "3", "-n", "6", "--", "x"]).unwrap_err().field, "--nodes");
+        assert_eq!(job(&["--env", "A", "--", "x"]).unwrap_err().field, "--env");
+    }
+
+    #[test]
+    fn the_exit_code_is_the_highest_of_the_ranks() {
+        let mut view = crate::output::samples::jobs().remove(0);
+        for (state, code, expected) in [
+            (JobState::Done, Some(0), 0),
+            (JobState::Done, None, 0),
+            (JobState::Failed, Some(7), 7),
+            (JobState::Failed, None, 1),
+            (JobState::Cancelled, Some(0), 1),
+            (JobState::Failed, Some(-1), 1),
+        ] {
+            (view.state, view.exit_code) = (state, code);
+            assert_eq!(exit_code(&view), expected, "{state} {code:?}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `ganger sim`: the real core without a cluster.
+use crate::cli::SimCommand;
+use crate::failure::Failure;
+use crate::files;
+use crate::output::{Look, emit, json::json};
+use ganger_core::model::cluster::Cluster;
+use ganger_core::model::decision::{Decision, Step};
+use ganger_core::model::wire::api::Snapshot;
+use ganger_core::scheduler::decide;
+use serde_json::json as object;
+use std::path::Path;
+
+/// Snapshots of large clusters are large.
+const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
+
+pub fn run(command: SimCommand, look: &Look) -> Result<(), Failure> {
+    match command {
+        SimCommand::Decide { snapshot } => decide_again(&snapshot, look),
+        SimCommand::Scenario { files, verbose } => scenario(&files, verbose, look),
+    }
+}
+
+/// Makes the decision of a snapshot again; a difference to the recorded one is a failure.
+fn decide_again(path: &Path, look: &Look) -> Result<(), Failure> {
+    let text = files::read_within(path, SNAPSHOT_BYTES_MAX)?;
+    let snapshot: Snapshot = serde_json::from_str(&text.text).map_err(|error| {
+        Failure::wrong(format!("{}:{}:{}: not a snapshot: {error}", text.name, error.line(), error.column()))
+    })?;
+    let decision = decide(&snapshot.cluster, snapshot.now);
+    let same = snapshot.decision.as_ref().map(|recorded| recorded == &decision);
+    if look.is_json() {
+        emit(&json(&object!({"decision": decision, "same_as_recorded": same}))?)?;
+    } else {
+        emit(&decided(&snapshot.cluster, &decision, same))?;
+    }
+    if same == Some(false) { Err(Failure::silent(1)) } else { Ok(()) }
+}
+
+fn decided(cluster: &Cluster, decision: &Decision, same: Option<bool>) -> String {
+    let mut out = String::new();
+    let name =
+        |job| cluster.job(job).map_or_else(|| format!("job {job}"), |found| format!("{} (job {job})", found.spec.name));
+    for step in &decision.steps {
+        let line = match step {
+            Step::Stop { job, attempt, why } => format!("stop {} attempt {attempt}: {why:?}", name(*job)),
+            Step::Claim(claim) => format!(
+                "claim {} workers for {}, {} victims",
+                claim.places.len(),
+                name(claim.claimant),
+                claim.victims.len()
+            ),
+            Step::Unclaim { claimant, why } => format!("give up the claim of {}: {why}", name(*claimant)),
+            Step::Start { job, attempt, places } => {
+                let nodes: std::collections::BTreeSet<&str> =
+                    places.iter().map(|place| cluster.node(place.node).name.as_str()).collect();
+                format!("start {} attempt {attempt} on {}", name(*job), nodes.into_iter().collect::<Vec<_>>().join(","))
+            }
+        };
+        out.push_str(&line);
+        out.push('\n');
+    }
+    for reservation in &decision.reservations {
+        out.push_str(&format!(
+            "reserve a start of {} at {}\n",
+            name(reservation.job),
+            ganger_core::model::time::rfc3339(reservation.start)
+        ));
+    }
+    for (job, blocker) in &decision.blocked {
+        out.push_str(&format!("wait {}: {}: {blocker}\n", name(*job), blocker.reason()));
+    }
+    let verdict = match same {
+        Some(true) => "the same as recorded",
+        Some(false) => "NOT the same as recorded",
+        None => "no decision was recorded with it",
+    };
+    out.push_str(&format!("{} work units; {verdict}\n", decision.work));
+    out
+}
+
+fn scenario(files: &[std::path::PathBuf], _verbose: bool, _look: &Look) -> Result<(), Failure> {
+    Err(Failure::wrong(format!("cannot run {} scenarios", files.len())))
+}

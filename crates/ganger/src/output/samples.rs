@@ -1,0 +1,215 @@
+//! Hand-made views for the golden tests of the printers.
+use super::Look;
+use crate::cli::Format;
+use ganger_core::model::amounts::{Limit, Resources};
+use ganger_core::model::decision::Reason;
+use ganger_core::model::job::{JobState, Priority};
+use ganger_core::model::node::HealthState;
+use ganger_core::model::wire::api::*;
+use ganger_core::model::wire::job::parse_rfc3339;
+
+pub fn look() -> Look {
+    let now_ms = parse_rfc3339("2026-11-30T09:03:12Z").unwrap().0;
+    Look { format: Format::Table, colour: false, width: 100, now_ms }
+}
+
+fn at(clock: &str) -> String {
+    format!("2026-11-30T{clock}Z")
+}
+
+pub fn jobs() -> Vec<JobView> {
+    let running = JobView {
+        id: 7,
+        name: "eval".into(),
+        user: "ada".into(),
+        queue: "research/nlp".into(),
+        priority: Priority::P1,
+        state: JobState::Running,
+        state_since: at("08:10:00"),
+        workers: 4,
+        gpus: 4,
+        nodes: vec!["n0".into()],
+        attempt: 1,
+        evictions: 0,
+        submitted_at: at("08:00:00"),
+        started_at: Some(at("08:10:00")),
+        ended_at: None,
+        reason: None,
+        note: None,
+        exit_code: None,
+    };
+    let pending = JobView {
+        id: 12,
+        name: "llama-ft".into(),
+        user: "grace".into(),
+        queue: "default".into(),
+        priority: Priority::P2,
+        state: JobState::Pending,
+        state_since: at("09:00:00"),
+        workers: 16,
+        gpus: 16,
+        nodes: vec![],
+        attempt: 2,
+        evictions: 1,
+        submitted_at: at("07:00:00"),
+        started_at: Some(at("07:00:05")),
+        reason: Some(Reason::Resources),
+        note: Some("needs 16 GPUs at once, 12 of the 16 in the cluster are free".into()),
+        ..running.clone()
+    };
+    vec![running, pending]
+}
+
+pub fn job_detail() -> JobDetail {
+    let view = JobView {
+        state: JobState::Running,
+        state_since: at("09:01:00"),
+        nodes: vec!["n0".into(), "n1".into()],
+        workers: 2,
+        gpus: 2,
+        reason: None,
+        note: None,
+        ..jobs()[1].clone()
+    };
+    let rank = |rank: u32, node: &str| RankView {
+        rank,
+        node: node.into(),
+        gpus: vec![rank as u8],
+        cpus: "0-3".into(),
+        nics: vec!["mlx5_0".into()],
+        phase: "running".into(),
+        exit: None,
+    };
+    JobDetail {
+        view,
+        resources_per_worker: Resources { gpus: 1, cpus: 4, memory_bytes: 64 << 30 },
+        time_limit_ms: Some(43_200_000),
+        preemptible: true,
+        command: vec!["python".into(), "train.py".into(), "--note=it's".into()],
+        checkpoint: Some(CheckpointView {
+            step: 1_200,
+            path: "/shared/ckpt/step-001200".into(),
+            attempt: 1,
+            at: at("08:55:00"),
+        }),
+        ranks: vec![rank(0, "n0"), rank(1, "n1")],
+        failures: 0,
+        gpu_seconds: 7_200,
+        events: events(),
+    }
+}
+
+pub fn why() -> Why {
+    let gate = |gate: &str, passed, text: &str| Gate { gate: gate.into(), passed, text: text.into() };
+    let nodes = |nodes, because: &str| NodeCount { nodes, because: because.into() };
+    Why {
+        id: 12,
+        name: "llama-ft".into(),
+        state: JobState::Pending,
+        since: at("09:00:00"),
+        reason: Some(Reason::Topology),
+        slurm_reason: Some("Resources".into()),
+        summary: "needs 4 nodes with 8 free GPUs each under one leaf; the best leaf, leaf1, has 3".into(),
+        position: Some(3),
+        ahead: vec!["eval (P1, job 7)".into(), "sweep (P2, job 9)".into()],
+        gates: vec![
+            gate("hold", true, "nobody holds it"),
+            gate("queue limit", true, "research/nlp: 16 of 64 GPUs used, it asks for 32"),
+            gate(
+                "topology",
+                false,
+                "leaf1 could take 3 of its 4 workers, leaf2 could take 1; all in all there is room for 4",
+            ),
+        ],
+        nodes: vec![
+            nodes(4, "could take a worker"),
+            nodes(10, "busy: 52 GPUs in use by 6 jobs"),
+            nodes(2, "quarantined"),
+        ],
+        nodes_total: 16,
+        estimate: Some(Estimate {
+            start: at("11:08:12"),
+            conditional_on: vec!["eval (job 7) ends by its limit".into(), "no node fails".into()],
+        }),
+        preemption: Some("P2 evicts nobody by class; its queue is above its guarantee".into()),
+        would_start_now: vec!["with topology.prefer: leaf instead of require".into(), "with 3 workers".into()],
+        satisfiable: true,
+    }
+}
+
+pub fn nodes() -> Vec<NodeView> {
+    let ready = NodeView {
+        name: "n0".into(),
+        profile: "dgx-h100".into(),
+        gpu_model: "H100".into(),
+        leaf: "leaf0".into(),
+        spine: "spine0".into(),
+        pool: Some("training".into()),
+        address: "127.0.0.1".into(),
+        health: HealthState::Ready,
+        health_since: at("07:00:00"),
+        health_cause: "registered".into(),
+        state: "ready".into(),
+        capacity: Resources { gpus: 8, cpus: 224, memory_bytes: 2 << 40 },
+        used: Resources { gpus: 5, cpus: 20, memory_bytes: 256 << 30 },
+        devices: "UUUUD.CX".into(),
+        owners: [(0, 7), (1, 7), (2, 7), (3, 7), (4, 9)].into(),
+        last_heard: at("09:03:10"),
+        jobs: vec![7, 9],
+    };
+    let lost = NodeView {
+        name: "n1".into(),
+        pool: None,
+        leaf: "leaf1".into(),
+        health: HealthState::Fenced,
+        health_since: at("09:02:00"),
+        health_cause: "silent for 60s: the lease ran out".into(),
+        state: "fenced".into(),
+        used: Resources::ZERO,
+        devices: "........".into(),
+        owners: [].into(),
+        last_heard: at("09:01:00"),
+        jobs: vec![],
+        ..ready.clone()
+    };
+    vec![ready, lost]
+}
+
+pub fn queues() -> Vec<QueueView> {
+    let prod = QueueView {
+        name: "prod".into(),
+        weight: 3,
+        guarantee: Limit { gpus: Some(16), ..Limit::default() },
+        limit: Limit::default(),
+        used: Resources { gpus: 8, cpus: 96, memory_bytes: 0 },
+        pending_jobs: 0,
+        running_jobs: 1,
+    };
+    let limit = Limit { gpus: Some(32), cpus: None, memory_bytes: Some(2 << 40) };
+    vec![
+        prod.clone(),
+        QueueView {
+            name: "research/nlp".into(),
+            weight: 1,
+            guarantee: Limit::default(),
+            limit,
+            pending_jobs: 4,
+            ..prod
+        },
+    ]
+}
+
+pub fn events() -> Vec<EventView> {
+    let event = |number, at: String, kind: &str, job, node: Option<&str>, text: &str| EventView {
+        number,
+        at,
+        kind: kind.into(),
+        job,
+        node: node.map(str::to_string),
+        text: text.into(),
+    };
+    vec![
+        event(41, at("09:00:00.5"), "preempted", Some(12), None, "llama-ft saves and leaves for hot (P0): 16 GPUs"),
+        event(42, at("09:02:00"), "fenced", None, Some("n1"), "n1 was silent for 60s"),
+    ]
+}

@@ -1,0 +1,116 @@
+//! `ganger show`: one job in full.
+use super::Look;
+use super::table::{event_line, render, resources};
+use super::text::{bold, count, hang, state};
+use super::time::{age, between, relative};
+use ganger_core::model::time::Span;
+use ganger_core::model::wire::api::{JobDetail, RankView};
+
+const INDENT: usize = 12;
+
+pub fn job(detail: &JobDetail, look: &Look) -> String {
+    let view = &detail.view;
+    let word = view.state.to_string();
+    let mut out = format!(
+        "{}  {} for {}\n\n",
+        bold(&format!("Job {} {}", view.id, view.name), look.colour),
+        state(&word, look.colour),
+        age(&view.state_since, look.now_ms),
+    );
+    let mut line = |head: &str, text: String| out.push_str(&hang(head, head.len(), &text, INDENT, look.width));
+    if let Some(note) = &view.note {
+        let reason = view.reason.map(|reason| format!("{reason}: ")).unwrap_or_default();
+        line("why", format!("{reason}{note}"));
+    }
+    let yields = if detail.preemptible { ", may be stopped for others" } else { "" };
+    line("owner", format!("{} in queue {}, {}{yields}", view.user, view.queue, view.priority));
+    line("asks", asks(detail));
+    line("times", times(detail, look));
+    line("runs", runs(detail));
+    if let Some(checkpoint) = &detail.checkpoint {
+        let at = relative(&checkpoint.at, look.now_ms);
+        line(
+            "checkpoint",
+            format!("step {} of attempt {}, {at}: {}", checkpoint.step, checkpoint.attempt, checkpoint.path),
+        );
+    }
+    line("command", words(&detail.command));
+    if let Some(code) = view.exit_code {
+        line("exit code", code.to_string());
+    }
+    if !detail.ranks.is_empty() {
+        out.push_str(&format!("\n{}", ranks(&detail.ranks, look)));
+    }
+    if !detail.events.is_empty() {
+        out.push('\n');
+        detail.events.iter().for_each(|event| out.push_str(&event_line(event, look)));
+    }
+    out
+}
+
+fn asks(detail: &JobDetail) -> String {
+    let each = resources(&detail.resources_per_worker);
+    let limit = detail.time_limit_ms.map(|ms| format!(", at most {}", Span(ms))).unwrap_or_default();
+    format!("{} of {each}{limit}", count(detail.view.workers.into(), "worker"))
+}
+
+fn times(detail: &JobDetail, look: &Look) -> String {
+    let view = &detail.view;
+    let mut said = vec![format!("submitted {}", relative(&view.submitted_at, look.now_ms))];
+    if let Some(started) = &view.started_at {
+        let waited = between(&view.submitted_at, started).map(|w| format!(" after waiting {w}")).unwrap_or_default();
+        said.push(format!("first started {}{waited}", relative(started, look.now_ms)));
+    }
+    if let Some(ended) = &view.ended_at {
+        said.push(format!("ended {}", relative(ended, look.now_ms)));
+    }
+    said.join(", ")
+}
+
+fn runs(detail: &JobDetail) -> String {
+    let view = &detail.view;
+    let evictions = count(view.evictions.into(), "eviction");
+    let failures = count(detail.failures.into(), "failure");
+    format!("attempt {}, {evictions}, {failures}, {} GPU-seconds", view.attempt, detail.gpu_seconds)
+}
+
+/// The command as a shell would take it; long scripts are cut.
+fn words(command: &[String]) -> String {
+    let plain = |word: &String| {
+        !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"$&|;<>()*?`\\".contains(c))
+    };
+    let quoted = command
+        .iter()
+        .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) });
+    let line = quoted.collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(300) {
+        Some((at, _)) => format!("{} …", &line[..at]),
+        None => line,
+    }
+}
+
+fn ranks(ranks: &[RankView], look: &Look) -> String {
+    let list = |items: Vec<String>| if items.is_empty() { "-".to_string() } else { items.join(",") };
+    let row = |rank: &RankView| {
+        vec![
+            rank.rank.to_string(),
+            rank.node.clone(),
+            list(rank.gpus.iter().map(u8::to_string).collect()),
+            rank.cpus.clone(),
+            list(rank.nics.clone()),
+            rank.phase.clone(),
+            rank.exit.clone().unwrap_or_default(),
+        ]
+    };
+    render(look, &["RANK", "NODE", "GPUS", "CPUS", "NICS", "STATE", "EXIT"], ranks.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+
+    #[test]
+    fn a_job_in_full() {
+        insta::assert_snapshot!("show", super::job(&samples::job_detail(), &samples::look()));
+    }
+}

@@ -1,0 +1,128 @@
+//! Registration and the long poll. An agent's request renews its lease from the moment that the loop takes it up.
+use super::relay::Relays;
+use crate::api::{App, JsonBody, Problem, accept_upgrade, take_upgrade};
+use crate::auth::AgentCaller;
+use crate::cycle::View;
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use ganger_core::lifecycle::input::{Input, NodePlacement, NodeSpec};
+use ganger_core::lifecycle::orders;
+use ganger_core::model::ids::NodeId;
+use ganger_core::model::wire::agent::{RegisterReply, RegisterRequest, StreamAsk, SyncReply, SyncRequest};
+use std::time::Duration;
+
+/// Reports that gathered while the server was away come in one piece.
+const SYNC_LIMIT_BYTES: usize = 16 << 20;
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// An agent whose reports could not be stored is not answered sooner: it would only send them again.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn register(
+    State(app): State<App>,
+    _caller: AgentCaller,
+    JsonBody(request): JsonBody<RegisterRequest>,
+) -> Result<Json<RegisterReply>, Problem> {
+    let RegisterRequest { node, machine, address, boot_id, labels, pool, leaf, version, peer_address: _ } = request;
+    tracing::info!(node, version, address, profile = machine.profile, "an agent registers");
+    let placement = NodePlacement { leaf, spine: None, pool, labels };
+    let spec = NodeSpec { name: node, machine, placement, address, boot_id };
+    let applied = app.cycle.apply(Input::Register(Box::new(spec))).await?;
+    let cluster = &applied.view.cluster;
+    Ok(Json(RegisterReply { term: cluster.term, lease_ms: cluster.policy.lease.0 }))
+}
+
+pub(crate) async fn sync(
+    State(app): State<App>,
+    _caller: AgentCaller,
+    JsonBody(request): JsonBody<SyncRequest, SYNC_LIMIT_BYTES>,
+) -> Result<Json<SyncReply>, Problem> {
+    let node = registered(&app.cycle.view(), &request)?;
+    let brought_reports = !request.reports.is_empty();
+    let synced = app.cycle.sync(node, request.reports).await?;
+    let seen = (request.term_seen, request.generation_seen);
+    let wait = Duration::from_millis(request.wait_ms).min(LONGEST_WAIT);
+    let streams = if !synced.all_stored {
+        tokio::time::sleep(wait.min(STORE_PAUSE)).await;
+        app.relays.take(node)
+    } else if brought_reports {
+        // The agent can forget them sooner; its next request waits.
+        app.relays.take(node)
+    } else {
+        until_news(&app, node, seen, wait).await
+    };
+    Ok(Json(reply(&app.cycle.view(), node, synced.acknowledged, streams)))
+}
+
+/// A node whose agent runs on another boot than the registered one must say so first.
+fn registered(view: &View, request: &SyncRequest) -> Result<NodeId, Problem> {
+    let name = &request.node;
+    let missing = || {
+        Problem::new(
+            axum::http::StatusCode::NOT_FOUND,
+            "register_first",
+            format!("node {name:?} is not registered here: register first"),
+        )
+    };
+    let node = view.cluster.node_named(name).ok_or_else(missing)?;
+    if node.boot_id != request.boot_id {
+        let text = format!("node {name:?} is registered with another boot id: register again first");
+        return Err(Problem::conflict("register_first", text));
+    }
+    Ok(node.id)
+}
+
+/// Waits until the node's orders differ from those seen or a stream is asked for; at most for `wait`.
+async fn until_news(app: &App, node: NodeId, seen: (u64, u64), wait: Duration) -> Vec<StreamAsk> {
+    let bell = app.cycle.board().node_bell(node);
+    let relays: &Relays = &app.relays;
+    let news = async {
+        loop {
+            let rung = bell.rung();
+            tokio::pin!(rung);
+            rung.as_mut().enable();
+            let cluster = app.cycle.view().cluster.clone();
+            let streams = relays.take(node);
+            if (cluster.term, cluster.node(node).generation) != seen || !streams.is_empty() {
+                return streams;
+            }
+            rung.await;
+        }
+    };
+    tokio::select! {
+        streams = tokio::time::timeout(wait, news) => streams.unwrap_or_default(),
+        _ = app.shutdown.wait() => Vec::new(),
+    }
+}
+
+fn reply(view: &View, node: NodeId, acknowledged: u64, streams: Vec<StreamAsk>) -> SyncReply {
+    let cluster = &view.cluster;
+    SyncReply {
+        term: cluster.term,
+        generation: cluster.node(node).generation,
+        lease_ms: cluster.policy.lease.0,
+        acknowledged,
+        orders: orders(cluster, node),
+        streams,
+        peers: None,
+    }
+}
+
+/// The agent's end of a stream that was asked for.
+pub(crate) async fn connect_stream(
+    State(app): State<App>,
+    _caller: AgentCaller,
+    Path(id): Path<u64>,
+    mut request: Request,
+) -> Result<Response, Problem> {
+    let upgrade = take_upgrade(&mut request)?;
+    let missing = || Problem::not_found(format!("nobody waits for stream {id} any more"));
+    let waiting = app.relays.claim(id).ok_or_else(missing)?;
+    app.tasks.spawn("stream from an agent", async move {
+        match upgrade.await {
+            Ok(upgraded) => waiting.deliver(hyper_util::rt::TokioIo::new(upgraded)),
+            Err(error) => tracing::debug!(%error, id, "an agent's stream did not come about"),
+        }
+    });
+    accept_upgrade()
+}

@@ -1,0 +1,97 @@
+//! Nodes: list, show, and what operators do with them.
+use super::{App, JsonBody, Problem, find, views};
+use crate::auth::{AdminCaller, Caller};
+use axum::Json;
+use axum::extract::{Path, State};
+use ganger_core::lifecycle::input::Input;
+use ganger_core::model::ids::NodeId;
+use ganger_core::model::wire::api::{ApiError, NodeView, QuarantineRequest};
+
+/// All nodes by name.
+#[utoipa::path(get, path = "/v1/nodes", tag = "nodes",
+    responses((status = 200, body = [NodeView]), (status = "default", body = ApiError)))]
+pub(super) async fn list_nodes(State(app): State<App>, _caller: Caller) -> Json<Vec<NodeView>> {
+    let view = app.cycle.view();
+    let nodes = view.cluster.node_names.values().map(|id| views::node_view(view.cluster.node(*id), &view.cluster));
+    Json(nodes.collect())
+}
+
+#[utoipa::path(get, path = "/v1/nodes/{node}", tag = "nodes", params(("node" = String, Path)),
+    responses((status = 200, body = NodeView), (status = "default", body = ApiError)))]
+pub(super) async fn get_node(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(node): Path<String>,
+) -> Result<Json<NodeView>, Problem> {
+    let view = app.cycle.view();
+    Ok(Json(views::node_view(find::node(&view, &node)?, &view.cluster)))
+}
+
+/// Nothing new starts there; its gangs are asked to save and move.
+#[utoipa::path(post, path = "/v1/nodes/{node}/drain", tag = "nodes", params(("node" = String, Path)),
+    responses((status = 200, body = NodeView), (status = "default", body = ApiError)))]
+pub(super) async fn drain_node(
+    app: State<App>,
+    caller: AdminCaller,
+    node: Path<String>,
+) -> Result<Json<NodeView>, Problem> {
+    act(app, caller, node, |node, by| Input::Drain { node, by }).await
+}
+
+/// Nothing new starts there; what runs goes on.
+#[utoipa::path(post, path = "/v1/nodes/{node}/cordon", tag = "nodes", params(("node" = String, Path)),
+    responses((status = 200, body = NodeView), (status = "default", body = ApiError)))]
+pub(super) async fn cordon_node(
+    app: State<App>,
+    caller: AdminCaller,
+    node: Path<String>,
+) -> Result<Json<NodeView>, Problem> {
+    act(app, caller, node, |node, by| Input::Cordon { node, by }).await
+}
+
+/// Ends drain, cordon and quarantine.
+#[utoipa::path(post, path = "/v1/nodes/{node}/uncordon", tag = "nodes", params(("node" = String, Path)),
+    responses((status = 200, body = NodeView), (status = "default", body = ApiError)))]
+pub(super) async fn uncordon_node(
+    app: State<App>,
+    caller: AdminCaller,
+    node: Path<String>,
+) -> Result<Json<NodeView>, Problem> {
+    act(app, caller, node, |node, by| Input::Uncordon { node, by }).await
+}
+
+/// The node is trusted again without probation.
+#[utoipa::path(post, path = "/v1/nodes/{node}/recover", tag = "nodes", params(("node" = String, Path)),
+    responses((status = 200, body = NodeView), (status = "default", body = ApiError)))]
+pub(super) async fn recover_node(
+    app: State<App>,
+    caller: AdminCaller,
+    node: Path<String>,
+) -> Result<Json<NodeView>, Problem> {
+    act(app, caller, node, |node, by| Input::Recover { node, by }).await
+}
+
+/// Takes the node out.
+#[utoipa::path(post, path = "/v1/nodes/{node}/quarantine", tag = "nodes", params(("node" = String, Path)),
+    request_body = QuarantineRequest,
+    responses((status = 200, body = NodeView), (status = "default", body = ApiError)))]
+pub(super) async fn quarantine_node(
+    app: State<App>,
+    caller: AdminCaller,
+    node: Path<String>,
+    JsonBody(request): JsonBody<QuarantineRequest>,
+) -> Result<Json<NodeView>, Problem> {
+    let QuarantineRequest { cause, fenced } = request;
+    act(app, caller, node, |node, by| Input::Quarantine { node, cause: format!("{cause} (by {by})"), fenced }).await
+}
+
+async fn act(
+    State(app): State<App>,
+    AdminCaller(caller): AdminCaller,
+    Path(name): Path<String>,
+    input: impl FnOnce(NodeId, String) -> Input,
+) -> Result<Json<NodeView>, Problem> {
+    let id = find::node(&app.cycle.view(), &name)?.id;
+    let applied = app.cycle.apply(input(id, caller.user)).await?;
+    Ok(Json(views::node_view(applied.view.cluster.node(id), &applied.view.cluster)))
+}

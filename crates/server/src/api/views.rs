@@ -1,0 +1,223 @@
+//! Model types to the views that the API shows. Pure printing: no question is asked of anybody.
+use crate::cycle::View;
+use crate::store::NumberedEvent;
+use ganger_core::model::amounts::Resources;
+use ganger_core::model::decision::Reason;
+use ganger_core::model::ids::{JobId, NodeId};
+use ganger_core::model::job::{Attempt, Checkpoint, Job, JobState, Worker, WorkerPhase};
+use ganger_core::model::node::{Device, HealthState, Node};
+use ganger_core::model::queue::{Queue, ancestry};
+use ganger_core::model::time::rfc3339;
+use ganger_core::model::wire::api::{
+    CheckpointView, EventView, JobDetail, JobView, NodeView, QueueView, RankView, Status,
+};
+use ganger_core::model::{Cluster, Time};
+
+pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
+    let blocker = cluster.blocked.get(&job.id).filter(|_| job.state == JobState::Pending);
+    let reason = match (&job.held_by, job.state) {
+        (Some(_), JobState::Pending) => Some(Reason::Held),
+        _ => blocker.map(|blocker| blocker.reason()),
+    };
+    let note = blocker.map(ToString::to_string).or_else(|| job.note.clone());
+    JobView {
+        id: job.id.0,
+        name: job.spec.name.clone(),
+        user: job.owner.user.clone(),
+        queue: job.spec.queue.clone(),
+        priority: job.spec.priority,
+        state: job.state,
+        state_since: rfc3339(job.state_since),
+        workers: job.spec.gang.workers,
+        gpus: job.spec.total().gpus,
+        nodes: job.attempt.as_ref().map(|a| node_names(&a.nodes(), cluster)).unwrap_or_default(),
+        attempt: job.attempts.0,
+        evictions: job.evictions,
+        submitted_at: rfc3339(job.submitted_at),
+        started_at: job.started_at.map(rfc3339),
+        ended_at: job.ended_at.map(rfc3339),
+        reason,
+        note,
+        exit_code: job.exit_code,
+    }
+}
+
+/// `sites`: the nodes of the last attempt in rank order, for a job that has ended.
+pub fn job_detail(job: &Job, cluster: &Cluster, events: Vec<EventView>, sites: &[NodeId]) -> JobDetail {
+    let ranks = match &job.attempt {
+        Some(attempt) => attempt.workers.iter().map(|worker| rank_view(worker, cluster)).collect(),
+        None => (0u32..).zip(sites).map(|(rank, node)| past_rank_view(rank, *node, cluster)).collect(),
+    };
+    JobDetail {
+        view: job_view(job, cluster),
+        resources_per_worker: job.spec.shape.resources(),
+        time_limit_ms: job.spec.time_limit.map(|span| span.0),
+        preemptible: job.spec.preemptible,
+        command: job.spec.run.command.clone(),
+        checkpoint: job.checkpoint.as_ref().map(checkpoint_view),
+        ranks,
+        failures: job.failures,
+        gpu_seconds: gpu_us(job, cluster.now) / 1_000_000,
+        events,
+    }
+}
+
+/// What ended attempts were charged, and what the live one holds since it ran.
+fn gpu_us(job: &Job, now: Time) -> u64 {
+    let live = job.attempt.as_ref().and_then(|attempt| Some((attempt.ran_from?, attempt)));
+    let since = live.map_or(0, |(from, attempt)| {
+        now.since(from).0.saturating_mul(1_000).saturating_mul(attempt.live_resources().gpus)
+    });
+    job.gpu_us.saturating_add(since)
+}
+
+fn checkpoint_view(checkpoint: &Checkpoint) -> CheckpointView {
+    CheckpointView {
+        step: checkpoint.step,
+        path: checkpoint.path.clone(),
+        attempt: checkpoint.attempt.0,
+        at: rfc3339(checkpoint.at),
+    }
+}
+
+fn rank_view(worker: &Worker, cluster: &Cluster) -> RankView {
+    let node = cluster.node(worker.place.node);
+    let (phase, exit) = match &worker.phase {
+        WorkerPhase::Assigned => ("assigned", None),
+        WorkerPhase::Prepared { .. } => ("prepared", None),
+        WorkerPhase::Running => ("running", None),
+        WorkerPhase::Ended(exit) => ("ended", Some(exit.to_string())),
+    };
+    let nics = bits(worker.place.nics).filter_map(|i| node.machine.nics.get(usize::from(i)));
+    RankView {
+        rank: worker.rank.0,
+        node: node.name.clone(),
+        gpus: bits(worker.place.gpus).collect(),
+        cpus: worker.place.cpus.to_string(),
+        nics: nics.map(|nic| nic.name.clone()).collect(),
+        phase: phase.to_string(),
+        exit,
+    }
+}
+
+fn past_rank_view(rank: u32, node: NodeId, cluster: &Cluster) -> RankView {
+    let node = node_names(&[node], cluster).pop().unwrap_or_default();
+    let phase = "ended".to_string();
+    RankView { rank, node, gpus: Vec::new(), cpus: String::new(), nics: Vec::new(), phase, exit: None }
+}
+
+pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
+    let leaf = &cluster.fabric.leaves[node.leaf.index()];
+    let mut jobs: Vec<u64> = node.tenants.iter().map(|(JobId(id), _)| *id).collect();
+    jobs.dedup();
+    let owner = |(i, device): (usize, &Device)| Some((i as u8, device.owner()?.0));
+    NodeView {
+        name: node.name.clone(),
+        profile: node.machine.profile.clone(),
+        gpu_model: node.machine.gpu_model.clone(),
+        leaf: leaf.name.clone(),
+        spine: cluster.fabric.spines[leaf.spine.0 as usize].clone(),
+        pool: node.pool.clone(),
+        address: node.address.clone(),
+        health: node.health.state,
+        health_since: rfc3339(node.health.since),
+        health_cause: node.health.cause.clone(),
+        state: node_state(node, cluster.now),
+        capacity: node.capacity(),
+        used: node.used(),
+        devices: node.devices.iter().map(device_letter).collect(),
+        owners: node.devices.iter().enumerate().filter_map(owner).collect(),
+        last_heard: rfc3339(node.last_heard),
+        jobs,
+    }
+}
+
+fn node_state(node: &Node, now: Time) -> String {
+    match node.health.state {
+        HealthState::Ready | HealthState::Probation if node.draining.is_some() => "draining".to_string(),
+        HealthState::Ready | HealthState::Probation if node.cordoned => "cordoned".to_string(),
+        HealthState::Ready if node.cooldown_until > now => "cooling down".to_string(),
+        state => state.to_string(),
+    }
+}
+
+fn device_letter(device: &Device) -> char {
+    match device {
+        Device::Free => '.',
+        Device::Claimed(_) => 'C',
+        Device::Used(_) => 'U',
+        Device::Draining { .. } => 'D',
+        Device::Sick { .. } => 'X',
+    }
+}
+
+/// Jobs are counted in their queue and in all above it, as what is used is.
+pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
+    let mut views: std::collections::BTreeMap<&str, QueueView> =
+        cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue_view(queue))).collect();
+    for job in cluster.jobs.values() {
+        for path in ancestry(&job.spec.queue) {
+            let Some(view) = views.get_mut(path) else { continue };
+            match job.state {
+                JobState::Pending => view.pending_jobs += 1,
+                _ => view.running_jobs += 1,
+            }
+        }
+    }
+    views.into_values().collect()
+}
+
+fn queue_view(queue: &Queue) -> QueueView {
+    QueueView {
+        name: queue.path.clone(),
+        weight: queue.weight,
+        guarantee: queue.guarantee,
+        limit: queue.limit,
+        used: queue.used,
+        pending_jobs: 0,
+        running_jobs: 0,
+    }
+}
+
+pub fn event_view(NumberedEvent { number, event }: &NumberedEvent, cluster: &Cluster) -> EventView {
+    EventView {
+        number: *number,
+        at: rfc3339(event.at),
+        kind: event.kind.clone(),
+        job: event.job.map(|JobId(id)| id),
+        node: event.node.and_then(|node| node_names(&[node], cluster).pop()),
+        text: event.text.clone(),
+    }
+}
+
+pub fn status(view: &View) -> Status {
+    let cluster = &view.cluster;
+    let count = |wanted: &[JobState]| cluster.jobs.values().filter(|job| wanted.contains(&job.state)).count() as u32;
+    let sum = |of: fn(&Node) -> Resources| cluster.nodes.iter().map(|node| of(node).gpus).sum();
+    Status {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        term: cluster.term,
+        now: rfc3339(cluster.now),
+        nodes: cluster.nodes.len() as u32,
+        nodes_ready: cluster.nodes.iter().filter(|node| node.health.state == HealthState::Ready).count() as u32,
+        gpus: sum(Node::capacity),
+        gpus_used: sum(Node::used),
+        jobs_pending: count(&[JobState::Pending]),
+        jobs_running: count(&[JobState::Starting, JobState::Running, JobState::Stopping]),
+        last_decision_us: view.metrics.last_decision_us,
+        decisions: view.metrics.decisions,
+    }
+}
+
+fn node_names(nodes: &[NodeId], cluster: &Cluster) -> Vec<String> {
+    nodes.iter().filter_map(|id| cluster.nodes.get(id.index())).map(|node| node.name.clone()).collect()
+}
+
+fn bits(mask: u64) -> impl Iterator<Item = u8> {
+    (0..64u8).filter(move |i| mask >> i & 1 == 1)
+}
+
+/// The worker of a rank in a live attempt.
+pub fn worker(attempt: &Attempt, rank: u32) -> Option<&Worker> {
+    attempt.workers.iter().find(|worker| worker.rank.0 == rank)
+}
