@@ -219,10 +219,11 @@ impl<'a> Session<'a> {
             self.steps.push(Step::Stop { job: job.id, attempt: attempt.number, why });
             stopped.push((job.id, attempt.number));
         }
-        let freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
+        let mut freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
         for (job, places) in unit.iter().zip(plan.places) {
-            self.hold_back(&places, &freed);
+            self.hold_back(&places, &mut freed);
+            self.promised.insert(job.id);
             self.charge(job);
             let (end, assumed) = self.expected_end(job, deadline);
             self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
