@@ -4,6 +4,8 @@
 //! starts as one) is placed whole on the draft, or gets a typed reason. A unit that cannot start now is told whether it
 //! ever could; if it may evict, the cheapest legal set of victims is searched and its devices are claimed; else its
 //! earliest start is reserved, and whoever comes after may not move it later.
+#![deny(clippy::float_arithmetic)]
+
 mod claims;
 mod draft;
 mod filter;
