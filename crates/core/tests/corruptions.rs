@@ -43,7 +43,7 @@ fn busy() -> Busy {
     let lab_job = |spec: JobSpec| JobSpec { queue: "lab/a".to_string(), ..spec };
     let gang = lab.submit(limit(require(lab_job(job("gang", 2, 8, Priority::P2)), Level::Leaf), Span::hours(2)));
     let victim = lab.submit(limit(with_grace(job("victim", 2, 8, Priority::P3)), Span::hours(4)));
-    let mut ranks = limit(lab_job(job("ranks", 4, 1, Priority::P2)), Span::hours(3));
+    let mut ranks = limit(lab_job(job("ranks", 3, 1, Priority::P2)), Span::hours(3));
     ranks.shape.memory_bytes = 1 << 30;
     let ranks = lab.submit(ranks);
     lab.settle();
@@ -62,6 +62,12 @@ fn busy() -> Busy {
     assert!(cluster.claims.contains_key(&urgent) && cluster.reservations.contains_key(&patient));
     assert!(pair.iter().all(|id| cluster.job(*id).unwrap().state == JobState::Starting));
     Busy { cluster, gang, ranks, victim, urgent, patient, pair }
+}
+
+/// A node with a GPU that is free, and that GPU.
+fn free_gpu(state: &Busy) -> (NodeId, usize) {
+    let free = |node: &Arc<Node>| Some((node.id, node.devices.iter().position(|device| *device == Device::Free)?));
+    state.cluster.nodes.iter().find_map(free).expect("not quite full")
 }
 
 fn with_grace(mut spec: JobSpec) -> JobSpec {
@@ -128,18 +134,16 @@ fn rule_1_a_device_says_free_but_is_held() {
 #[test]
 fn rule_1_a_device_is_used_by_nobody_that_lives_there() {
     breaks(1, |state| {
-        let (node, gang) = (state.node_of(state.ranks, 0), state.gang);
-        let free = state.cluster.node(node).devices.iter().position(|device| *device == Device::Free);
-        state.node(node).devices[free.expect("a free GPU")] = Device::Used(gang);
+        let ((node, free), gang) = (free_gpu(state), state.gang);
+        state.node(node).devices[free] = Device::Used(gang);
     });
 }
 
 #[test]
 fn rule_1_a_device_is_promised_to_one_without_a_claim() {
     breaks(1, |state| {
-        let (node, patient) = (state.node_of(state.ranks, 0), state.patient);
-        let free = state.cluster.node(node).devices.iter().position(|device| *device == Device::Free);
-        state.node(node).devices[free.expect("a free GPU")] = Device::Claimed(patient);
+        let ((node, free), patient) = (free_gpu(state), state.patient);
+        state.node(node).devices[free] = Device::Claimed(patient);
     });
 }
 

@@ -20,7 +20,7 @@ use world::World;
 const CASES: u32 = 2_600;
 
 fn config(cases: u32) -> Config {
-    Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() }
+    Config { cases, failure_persistence: None, max_shrink_iters: 300, ..Config::default() }
 }
 
 fn history(kinds: std::ops::Range<u8>) -> impl Strategy<Value = (u16, Vec<Event>)> {

@@ -1,4 +1,5 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
+use super::draft::Draft;
 use super::{Held, Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
@@ -56,15 +57,47 @@ impl<'a> Session<'a> {
             return;
         }
         if let Ok(places) = self.place_beside_reservations(unit) {
-            for job in unit {
+            for job in unit.iter().filter(|job| self.cluster.claims.contains_key(&job.id)) {
                 let why = "it starts elsewhere sooner".to_string();
                 self.steps.push(Step::Unclaim { claimant: job.id, why });
+                self.uncharge(job);
+                self.given_up.insert(job.id);
             }
-            return self.start(unit, places);
+            self.ends.retain(|held| unit.iter().all(|job| job.id != held.job));
+            self.start(unit, places);
+            return self.renew_draft();
         }
         let deadline = claims.iter().flatten().map(|claim| claim.deadline).max().unwrap_or(self.now);
         let victims = claims.iter().flatten().map(|claim| self.victims_left(claim)).max().unwrap_or(0);
         self.block(unit, Blocker::Yielding { victims, deadline });
+    }
+
+    /// The draft anew, without what was kept for claims that were given up.
+    fn renew_draft(&mut self) {
+        let cluster = self.cluster;
+        let mut draft = Draft::now(cluster);
+        draft.work += self.draft.work;
+        self.draft = draft;
+        for claim in cluster.claims.values() {
+            if !self.given_up.contains(&claim.claimant) {
+                self.hold_back(&claim.places, &self.freed_memory(claim));
+                continue;
+            }
+            for place in &claim.places {
+                let waiting = cluster.node(place.node).mask(|device| device == Device::Claimed(claim.claimant));
+                self.draft.change(place.node, |room| room.gpus |= waiting);
+            }
+        }
+        for step in std::mem::take(&mut self.steps) {
+            match &step {
+                Step::Start { job, places, .. } if !cluster.claims.contains_key(job) || self.given_up.contains(job) => {
+                    self.draft.take_all(places);
+                }
+                Step::Claim(claim) => self.hold_back(&claim.places, &self.freed_memory(claim)),
+                _ => {}
+            }
+            self.steps.push(step);
+        }
     }
 
     fn victims_left(&self, claim: &Claim) -> u32 {

@@ -32,15 +32,15 @@ use draft::Draft;
 use filter::Pick;
 use place::{Miss, place_gang};
 use reserve::Reserved;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tree::Tree;
 
 /// Decides for the cluster as it is at `now`.
 pub fn decide(cluster: &Cluster, now: Time) -> Decision {
     let mut session = Session::new(cluster, now);
-    for unit in order::units(cluster, now) {
-        session.consider(&unit);
-    }
+    let units = order::units(cluster, now);
+    units.iter().for_each(|unit| session.consider(unit));
+    session.look_again(&units);
     session.finish()
 }
 
@@ -59,6 +59,8 @@ pub(crate) struct Session<'a> {
     /// When what is held now comes free, with the places: running work, starts of this decision, claims.
     pub ends: Vec<Held>,
     queue_used: BTreeMap<&'a str, Resources>,
+    /// Claimants that start elsewhere: what was kept for them is free again.
+    pub given_up: BTreeSet<JobId>,
     /// Requests that failed already: equal ones fail for the same reason.
     failed: BTreeMap<ClassKey<'a>, Blocker>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -100,6 +102,7 @@ impl<'a> Session<'a> {
             reserved: Vec::new(),
             ends: Vec::new(),
             queue_used: cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect(),
+            given_up: BTreeSet::new(),
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };
@@ -222,7 +225,7 @@ impl<'a> Session<'a> {
                 Ok(found) => places[index] = found,
                 Err(miss) => {
                     self.draft.undo_to(mark);
-                    return Err(miss);
+                    return Err(Miss { member: index, ..miss });
                 }
             }
         }
@@ -245,6 +248,35 @@ impl<'a> Session<'a> {
         }
     }
 
+    pub fn uncharge(&mut self, job: &'a Job) {
+        for path in ancestry(&job.spec.queue) {
+            let used = self.queue_used.entry(path).or_default();
+            *used = used.minus(job.spec.total()).unwrap_or_default();
+        }
+    }
+
+    /// A claim that was given up leaves devices that those who were refused before may use: they are asked again, as
+    /// long as that happens, so that the next decision has nothing to add.
+    fn look_again(&mut self, units: &[Unit<'a>]) {
+        let mut seen = 0;
+        while self.given_up.len() > seen {
+            seen = self.given_up.len();
+            let refused = std::mem::take(&mut self.blocked);
+            self.failed.clear();
+            self.reserved.clear();
+            let claims =
+                self.steps.iter().filter_map(|step| if let Step::Claim(c) = step { Some(c.claimant) } else { None });
+            let settled: BTreeSet<JobId> = claims.collect();
+            for unit in units.iter().filter(|unit| refused.contains_key(&unit[0].id)) {
+                if settled.contains(&unit[0].id) {
+                    self.block(unit, refused[&unit[0].id].clone());
+                } else {
+                    self.consider(unit);
+                }
+            }
+        }
+    }
+
     /// Turns a miss into the reason: never, not on these nodes, not in one domain, promised to others, or not now.
     fn explain_miss(&mut self, unit: &Unit<'a>, miss: &Miss) -> Blocker {
         if let Some(text) = self.unsatisfiable(unit) {
@@ -255,7 +287,7 @@ impl<'a> Session<'a> {
             let class = self.cluster.job(ahead).map_or(Priority::P0, |job| job.spec.priority);
             return Blocker::Priority { ahead, class };
         }
-        let spec = &unit[0].spec;
+        let spec = &unit[miss.member].spec;
         let workers = spec.gang.workers;
         if let Some(level) = miss.level {
             let (best, placeable) = (miss.best, miss.placeable);
