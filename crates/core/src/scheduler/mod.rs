@@ -61,6 +61,10 @@ pub(crate) struct Session<'a> {
     queue_used: BTreeMap<&'a str, Resources>,
     /// Claimants that start elsewhere: what was kept for them is free again.
     pub given_up: BTreeSet<JobId>,
+    /// Told to stop by this decision: nobody can be told twice.
+    pub leaving: BTreeSet<JobId>,
+    /// Claimants of this decision.
+    pub claiming: BTreeSet<JobId>,
     /// Requests that failed already: equal ones fail for the same reason.
     failed: BTreeMap<ClassKey<'a>, Blocker>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -103,6 +107,8 @@ impl<'a> Session<'a> {
             ends: Vec::new(),
             queue_used: cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect(),
             given_up: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            claiming: BTreeSet::new(),
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };
@@ -264,11 +270,8 @@ impl<'a> Session<'a> {
             let refused = std::mem::take(&mut self.blocked);
             self.failed.clear();
             self.reserved.clear();
-            let claims =
-                self.steps.iter().filter_map(|step| if let Step::Claim(c) = step { Some(c.claimant) } else { None });
-            let settled: BTreeSet<JobId> = claims.collect();
             for unit in units.iter().filter(|unit| refused.contains_key(&unit[0].id)) {
-                if settled.contains(&unit[0].id) {
+                if self.claiming.contains(&unit[0].id) {
                     self.block(unit, refused[&unit[0].id].clone());
                 } else {
                     self.consider(unit);

@@ -6,6 +6,7 @@
 use super::filter::Pick;
 use super::fit::{self, Cell};
 use super::{Held, Session, Unit, within_node};
+use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Job, JobSpec, Level, Place, StopWhy};
@@ -64,14 +65,24 @@ fn cost(job: &Job, now: Time) -> u128 {
 impl<'a> Session<'a> {
     /// Stops the cheapest victims and claims their devices for the unit; `None` if it may not or that would not help.
     pub fn preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
+        if self.frees_by_itself(unit) {
+            return None;
+        }
         let victims = self.victims_for(unit);
         let plan = self.plan(unit, &victims)?;
         Some(self.commit(unit, &victims, plan))
     }
 
+    /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
+    fn frees_by_itself(&mut self, unit: &Unit<'a>) -> bool {
+        let leaves = |held: &&Held| self.leaving.contains(&held.job) || is_stopping(self.cluster, held.job);
+        let last = self.ends.iter().filter(leaves).map(|held| held.end).max();
+        last.is_some_and(|by| self.placed_at(unit, by).is_some())
+    }
+
     fn victims_for(&self, unit: &Unit<'a>) -> Vec<Victim<'a>> {
         let legal = |job: &Job| unit.iter().all(|claimant| may_evict(self, &claimant.spec, job));
-        let live = |job: &Job| job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
+        let live = |job: &Job| stays(self, job);
         let mut groups: BTreeMap<&str, Vec<&'a Job>> = BTreeMap::new();
         let mut gangs: Vec<Vec<&'a Job>> = Vec::new();
         for job in self.cluster.jobs.values().map(AsRef::as_ref).filter(|job| live(job)) {
@@ -230,6 +241,8 @@ impl<'a> Session<'a> {
             self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
             lost_gpu_ms = 0;
         }
+        self.leaving.extend(stopped.iter().map(|(job, _)| *job));
+        self.claiming.extend(unit.iter().map(|job| job.id));
         self.note_leaving(&stopped, self.now + grace);
         Blocker::Yielding { victims: stopped.len() as u32, deadline }
     }
@@ -243,6 +256,15 @@ impl<'a> Session<'a> {
             }
         }
     }
+}
+
+/// Whether the job holds devices and nobody told it to leave yet.
+fn stays(session: &Session<'_>, job: &Job) -> bool {
+    job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none()) && !session.leaving.contains(&job.id)
+}
+
+fn is_stopping(cluster: &Cluster, id: JobId) -> bool {
+    cluster.job(id).and_then(|job| job.attempt.as_ref()).is_some_and(|attempt| attempt.stopping().is_some())
 }
 
 fn by_node(victims: &[Victim<'_>]) -> BTreeMap<NodeId, Vec<usize>> {
@@ -397,8 +419,6 @@ impl<'s, 'a> Estimate<'s, 'a> {
 
 /// The running jobs that the unit could legally stop, and whether stopping all of them would help; for `why`.
 pub fn legal_victims(session: &Session<'_>, claimant: &JobSpec) -> (usize, u64) {
-    let legal = session.cluster.jobs.values().filter(|job| {
-        job.attempt.as_ref().is_some_and(|a| a.stopping().is_none()) && may_evict(session, claimant, job)
-    });
+    let legal = session.cluster.jobs.values().filter(|job| stays(session, job) && may_evict(session, claimant, job));
     legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().gpus))
 }

@@ -72,13 +72,14 @@ impl<'a> Session<'a> {
     }
 
     /// Where the unit would be at `at`, when all that is expected to end by then has ended.
-    fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
+    pub fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
         let gone: Vec<Place> =
             self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter().cloned()).collect();
         self.draft.give_all(&gone);
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
-        let claimed = self.ends.iter().filter(|held| held.end > at && self.cluster.claims.contains_key(&held.job));
+        let claims = |job| self.cluster.claims.contains_key(&job) || self.claiming.contains(&job);
+        let claimed = self.ends.iter().filter(|held| held.end > at && claims(held.job));
         let kept: Vec<Place> = reserved
             .flat_map(|reserved| reserved.reservation.places.iter())
             .chain(claimed.flat_map(|held| held.places.iter()))
