@@ -3,6 +3,8 @@
 //! `full` looks at everything: after every event of a scenario or a test. `delta` looks at the nodes and jobs that a
 //! decision touched: before every live commit. Given a clean state before, both say the same. It refuses decisions,
 //! never observations.
+#![deny(clippy::float_arithmetic)]
+
 mod jobs;
 mod nodes;
 mod promises;
@@ -43,6 +45,7 @@ pub fn full(cluster: &Cluster) -> Vec<Violation> {
     let jobs: BTreeSet<JobId> = cluster.jobs.keys().copied().collect();
     let mut found = Found(Vec::new());
     promises::orphans(cluster, &mut found);
+    promises::overlaps(cluster, &mut found);
     nodes::identities(cluster, &mut found);
     look(cluster, &nodes, &jobs, cluster.now, found)
 }
@@ -65,6 +68,14 @@ pub fn decided(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: 
     look(cluster, &nodes, jobs, at, Found(Vec::new()))
 }
 
+/// Rule 9 right after a decision was applied to the state that it was made for: every pending job has its reason.
+/// At other moments a job may be new since the last decision.
+pub fn unexplained(cluster: &Cluster) -> Vec<Violation> {
+    let mut found = Found(Vec::new());
+    promises::answers(cluster, &mut found);
+    found.0
+}
+
 fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time, mut found: Found) -> Vec<Violation> {
     for id in nodes {
         nodes::node(cluster, cluster.node(*id), &mut found);
@@ -74,6 +85,8 @@ fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time, m
     }
     promises::claims(cluster, jobs, &mut found);
     promises::starts(cluster, jobs, at, &mut found);
+    promises::reasons(cluster, jobs, &mut found);
+    jobs::groups(cluster, jobs, &mut found);
     jobs::queues(cluster, jobs, &mut found);
     found.0.sort();
     found.0

@@ -152,7 +152,7 @@ impl Change<'_> {
         let reservations: BTreeMap<JobId, _> = decision
             .reservations
             .into_iter()
-            .filter(|reservation| self.cluster.jobs.contains_key(&reservation.job))
+            .filter(|reservation| self.waits(reservation.job))
             .map(|reservation| (reservation.job, reservation))
             .collect();
         if reservations != self.cluster.reservations {
@@ -160,8 +160,12 @@ impl Change<'_> {
             self.effects.dirty.reservations = true;
         }
         let mut blocked = decision.blocked;
-        blocked.retain(|job, _| self.cluster.job(*job).is_some_and(|job| job.state == JobState::Pending));
+        blocked.retain(|job, _| self.waits(*job));
         self.cluster.blocked = blocked;
+    }
+
+    fn waits(&self, id: JobId) -> bool {
+        self.cluster.job(id).is_some_and(|job| job.state == JobState::Pending)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What may happen to a cluster, and what comes of it. `apply` takes an [`Input`] and answers [`Effects`] or a [`Refusal`].
-use crate::model::amounts::Limit;
 pub use crate::model::cluster::NodePlacement;
 use crate::model::decision::Decision;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Job, JobSpec, Owner};
 use crate::model::machine::Machine;
+pub use crate::model::queue::QueueSpec;
 use crate::model::report::Report;
 use crate::model::time::Time;
 use serde::{Deserialize, Serialize};
@@ -100,14 +100,6 @@ pub enum Input {
     Decided(Box<Decision>),
     /// A new leader, or this one after a restart: agent leases count as renewed now.
     NewTerm,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueueSpec {
-    pub path: String,
-    pub weight: Option<u32>,
-    pub guarantee: Option<Limit>,
-    pub limit: Option<Limit>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,5 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
+use super::draft::Draft;
 use super::{Held, Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
@@ -65,7 +66,9 @@ impl<'a> Session<'a> {
         }
         if let Ok(places) = self.place_beside_reservations(unit) {
             self.give_up_claims(unit, "it starts elsewhere sooner");
-            return self.start(unit, places);
+            self.ends.retain(|held| unit.iter().all(|job| job.id != held.job));
+            self.start(unit, places);
+            return self.renew_draft();
         }
         let deadline = claims.iter().flatten().map(|claim| claim.deadline).max().unwrap_or(self.now);
         let victims = claims.iter().flatten().map(|claim| self.victims_left(claim)).max().unwrap_or(0);
@@ -89,6 +92,40 @@ impl<'a> Session<'a> {
         for job in unit.iter().filter(|job| self.cluster.claims.contains_key(&job.id)) {
             self.steps.push(Step::Unclaim { claimant: job.id, why: why.to_string() });
             self.uncharge(job);
+            self.given_up.insert(job.id);
+        }
+    }
+
+    /// The draft anew, without what was kept for claims that were given up.
+    fn renew_draft(&mut self) {
+        let cluster = self.cluster;
+        let mut draft = Draft::now(cluster);
+        draft.work += self.draft.work;
+        self.draft = draft;
+        for claim in cluster.claims.values() {
+            if !self.given_up.contains(&claim.claimant) {
+                let mut freed = self.freed_memory(claim);
+                self.hold_back(&claim.places, &mut freed);
+                continue;
+            }
+            for place in &claim.places {
+                let waiting = cluster.node(place.node).mask(|device| device == Device::Claimed(claim.claimant));
+                self.draft.change(place.node, |room| room.gpus |= waiting);
+            }
+        }
+        for step in std::mem::take(&mut self.steps) {
+            match &step {
+                Step::Start { job, places, .. } if !cluster.claims.contains_key(job) || self.given_up.contains(job) => {
+                    self.draft.take_all(places);
+                }
+                Step::Claim(claim) => {
+                    let victims = claim.victims.iter().filter_map(|(job, _)| cluster.job(*job)?.attempt.as_ref());
+                    let mut freed = memory_of(victims.flat_map(|a| a.live().map(|worker| &worker.place)));
+                    self.hold_back(&claim.places, &mut freed);
+                }
+                _ => {}
+            }
+            self.steps.push(step);
         }
     }
 

@@ -14,6 +14,8 @@ use crate::model::machine::Machine;
 /// Why a gang was not placed, in workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Miss {
+    /// Which job of the unit it is about, by its place in the unit.
+    pub member: usize,
     /// Workers that the allowed nodes hold together.
     pub placeable: u32,
     /// Set when that would be enough but no single domain of this level holds all.
@@ -395,7 +397,7 @@ impl Search<'_, '_> {
 
     fn miss(&self, placeable: u32, level: Option<Level>) -> Miss {
         let (best, best_gpus, best_domain) = self.best_domain(level.unwrap_or(Level::Cluster));
-        Miss { placeable, level, best, best_domain, best_gpus }
+        Miss { member: 0, placeable, level, best, best_domain, best_gpus }
     }
 
     /// The domain of `level` that holds most workers (of equals the one with most free GPUs).

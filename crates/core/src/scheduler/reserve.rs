@@ -74,7 +74,7 @@ impl<'a> Session<'a> {
     }
 
     /// Where the unit would be at `at`, when all that is expected to end by then has ended.
-    fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
+    pub fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
         let gone: Vec<Place> =
             self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter().cloned()).collect();

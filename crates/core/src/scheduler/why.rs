@@ -138,8 +138,8 @@ fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Op
     session.draft.undo_to(mark);
     gates.push(match &alone {
         Ok(_) => gate("resources", true, "all workers fit on what is free".to_string()),
-        Err(miss) if miss.level.is_some() => gate("topology", false, topology_text(&job.spec, miss)),
-        Err(miss) => gate("resources", false, session.short_of(&job.spec, miss).to_string()),
+        Err(miss) if miss.level.is_some() => gate("topology", false, topology_text(&unit[miss.member].spec, miss)),
+        Err(miss) => gate("resources", false, session.short_of(&unit[miss.member].spec, miss).to_string()),
     });
     if alone.is_ok() && !session.reserved.is_empty() {
         let text = match session.reserved.first() {
