@@ -97,15 +97,15 @@ fn a_claim_that_a_lowered_limit_forbids_is_given_up() {
 /// Each link took stack: a long chain ended the server. (A thread with little stack stands for a longer chain.)
 #[test]
 fn a_long_chain_of_dependents_is_cancelled_without_recursion() {
-    let run = || {
-        let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
-        let first = lab.submit(job("j0", 1, 1, Priority::P2));
-        let last = (1..1_000).fold(first, |on, n| lab.submit(after(job(&format!("j{n}"), 1, 1, Priority::P2), on)));
+    let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
+    let first = lab.submit(job("j0", 1, 1, Priority::P2));
+    let last = (1..3_000).fold(first, |on, n| lab.submit(after(job(&format!("j{n}"), 1, 1, Priority::P2), on)));
+    let run = move || {
         lab.apply(Input::Cancel { job: first, by: "me".to_string() });
         assert_eq!(lab.state(last), JobState::Cancelled);
         assert!(lab.cluster.jobs.is_empty());
     };
-    std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap().join().unwrap();
+    std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
 }
 
 /// It waited for ever: for a job that had ended, for itself, or in a circle.

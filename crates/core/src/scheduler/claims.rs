@@ -8,12 +8,15 @@ use crate::model::node::Device;
 use crate::model::queue::ancestry;
 use std::collections::BTreeMap;
 
+/// Bytes by node and socket.
+type MemoryBySocket = BTreeMap<(NodeId, u8), u64>;
+
 impl<'a> Session<'a> {
     /// Takes the CPUs and memory of all claims out of the draft (claimed devices are not free anyway) and charges their
     /// claimants' queues.
     pub fn hold_back_claims(&mut self) {
         // The claims of a group share their victims, and what these free only once.
-        let mut freed_by: BTreeMap<&[(JobId, AttemptNo)], BTreeMap<(NodeId, u8), u64>> = BTreeMap::new();
+        let mut freed_by: BTreeMap<&[(JobId, AttemptNo)], MemoryBySocket> = BTreeMap::new();
         for claim in self.cluster.claims.values() {
             let mut freed = freed_by.remove(claim.victims.as_slice()).unwrap_or_else(|| self.freed_memory(claim));
             self.hold_back(&claim.places, &mut freed);
