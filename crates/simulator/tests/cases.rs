@@ -1,5 +1,6 @@
 //! The parts of the public scheduler cases that no scenario file can say: all orders of submission (A2), the very
 //! devices that a process gets (E8), every report doubled and out of order (F2).
+#![allow(clippy::unwrap_used)]
 use ganger_core::lifecycle::input::{NodePlacement, NodeSpec};
 use ganger_core::lifecycle::{Input, orders};
 use ganger_core::model::ids::NodeId;
