@@ -1,5 +1,6 @@
 //! The parts of the public scheduler cases that no scenario file can say: all orders of submission (A2), the very
 //! devices that a process gets (E8), every report doubled and out of order (F2).
+#![allow(clippy::unwrap_used)]
 use ganger_core::lifecycle::input::{NodePlacement, NodeSpec};
 use ganger_core::lifecycle::{Input, orders};
 use ganger_core::model::ids::NodeId;
@@ -116,8 +117,11 @@ fn a_process_holds_exactly_the_devices_that_were_chosen_for_it() {
     assert_eq!(world.broken(), []);
 }
 
+/// Name, state, attempts, failures, start and end of a job.
+type End = (String, JobState, u32, u32, Option<Time>, Option<Time>);
+
 /// What is left of a run when all is over.
-fn end_of(world: &World) -> Vec<(String, JobState, u32, u32, Option<Time>, Option<Time>)> {
+fn end_of(world: &World) -> Vec<End> {
     let jobs = world.all_jobs();
     jobs.map(|j| (j.spec.name.clone(), j.state, j.attempts.0, j.failures, j.started_at, j.ended_at)).collect()
 }

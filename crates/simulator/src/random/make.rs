@@ -107,6 +107,6 @@ fn wish(dice: &mut Dice, gpus: u32, workers: u32) -> TopologyWish {
     };
     let mut level = |n| if dice.one_in(n) { dice.pick(&levels).copied() } else { None };
     let (require, prefer) = (level(4), level(3));
-    let ranks_per_island = (gpus > 0 && workers % 2 == 0 && dice.one_in(8)).then_some(2);
+    let ranks_per_island = (gpus > 0 && workers.is_multiple_of(2) && dice.one_in(8)).then_some(2);
     TopologyWish { require, prefer, ranks_per_island }
 }

@@ -222,7 +222,9 @@ impl Storm {
             matches!(reason, Some(Reason::Unsatisfiable | Reason::QueueLimit | Reason::NodeFilter | Reason::Dependency))
         };
         let waiting = cluster.jobs.values().filter(|job| job.attempt.is_some() || !hopeless(&job.id)).map(|job| {
-            let text = format!("{} is {} for ever: {:?}", job.spec.name, job.state, cluster.blocked.get(&job.id));
+            let (name, shape, wish) = (&job.spec.name, &job.spec.shape, &job.spec.topology);
+            let (blocker, group) = (cluster.blocked.get(&job.id), &job.spec.group);
+            let text = format!("{name} is {} for ever: {blocker:?}; it asks {shape:?} {wish:?} {group:?}", job.state);
             Broken { at_ms, rule: 5, text }
         });
         let held = cluster.nodes.iter().filter(|node| node.used() != Default::default()).map(|node| {

@@ -278,7 +278,7 @@ impl World {
             return false;
         }
         if let Err(refusal) = self.apply(Input::Decided(Box::new(decision))) {
-            self.breaks(9, format!("a fresh decision was refused: {refusal}"));
+            self.breaks(9, format!("a fresh decision was refused: {refusal}: {steps:?}"));
             return false;
         }
         if !idle {
