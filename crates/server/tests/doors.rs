@@ -1,4 +1,5 @@
 //! Who gets in, and what is refused at the door: tokens, roles, bodies, a second server, the API's description.
+#![allow(clippy::unwrap_used)]
 mod common;
 use common::{Agent, Scratch, Server, job, submit};
 use ganger_core::model::wire::api::{JobView, Role, TokenView};

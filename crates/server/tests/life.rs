@@ -1,4 +1,5 @@
 //! Whole lives through the real API: submit, place, run, end; restarts; agents' long polls.
+#![allow(clippy::unwrap_used)]
 mod common;
 use common::{Agent, PATIENCE, Scratch, Server, job, small_job, submit, until};
 use ganger_core::model::job::JobState;

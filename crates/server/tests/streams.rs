@@ -1,4 +1,5 @@
 //! Streams that go through the server: logs from agents, terminals, events as they happen.
+#![allow(clippy::unwrap_used)]
 mod common;
 use common::{Agent, PATIENCE, Scratch, Server, job, submit, until};
 use ganger_core::model::job::JobState;

@@ -47,11 +47,13 @@ pub async fn spawn(binary: &Path, dir: &Path) -> Result<KeeperHandle, KeeperErro
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::from(log))
-        .output();
-    let output = tokio::time::timeout(DEADLINE, started)
+        .spawn()
+        .map_err(|error| not_started(format!("cannot run {}: {error}", binary.display())))?;
+    // Not `output()`: that would capture standard error too, and the keeper holds it open for life.
+    let output = tokio::time::timeout(DEADLINE, started.wait_with_output())
         .await
         .map_err(|_| not_started(format!("it said nothing within {} s; see its keeper.log", DEADLINE.as_secs())))?
-        .map_err(|error| not_started(format!("cannot run {}: {error}", binary.display())))?;
+        .map_err(|error| not_started(format!("cannot hear {}: {error}", binary.display())))?;
     match String::from_utf8_lossy(&output.stdout).trim_end() {
         READY => Ok(KeeperHandle { dir: dir.to_path_buf() }),
         "" => Err(not_started(format!("it ended without a word ({}); see its keeper.log", output.status))),

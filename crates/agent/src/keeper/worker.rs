@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
 use super::child::{Child, Streams};
 use super::connection::Mode;
@@ -104,7 +104,7 @@ impl Keeper {
 
     /// Reaps every child that has ended: the worker, commands beside it, orphans of the tree.
     pub(super) fn reap(&mut self) {
-        while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get();
             if self.worker.as_ref().is_some_and(|worker| worker.id.pid == pid) {
                 self.worker_exited(status);

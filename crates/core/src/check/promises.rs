@@ -65,8 +65,8 @@ pub fn orphans(cluster: &Cluster, found: &mut Found) {
     }
 }
 
-/// Rule 5: a start of this moment that comes later in the order is over before every reserved start on its devices.
-pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
+/// Rule 5: a start of this moment, decided at `at`, that comes later in the order is over before every reserved start on its devices.
+pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut Found) {
     if cluster.reservations.is_empty() {
         return;
     }
@@ -74,7 +74,7 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
         let Some(attempt) = job.attempt.as_ref().filter(|a| a.placed_at == cluster.now && a.ran_from.is_none()) else {
             continue;
         };
-        let end = cluster.now + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
+        let end = at + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
         for reservation in cluster.reservations.values() {
             let in_the_way = reservation.start < end && share_devices(attempt, reservation);
             let junior = cluster.job(reservation.job).is_some_and(|reserved| goes_first(cluster, reserved, job));

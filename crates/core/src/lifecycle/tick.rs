@@ -42,6 +42,14 @@ impl Change<'_> {
         let node = self.cluster.node(id);
         let silent = now.since(node.last_heard);
         match node.health.state {
+            HealthState::Quarantined if node.health.until.is_some_and(|until| until <= now) && silent >= lease => {
+                self.set_health(
+                    id,
+                    HealthState::Suspect,
+                    format!("quarantine is over, but not heard for {silent}"),
+                    None,
+                );
+            }
             HealthState::Quarantined if node.health.until.is_some_and(|until| until <= now) => {
                 let until = now + self.cluster.policy.probation;
                 self.set_health(id, HealthState::Probation, "quarantine is over".to_string(), Some(until));
@@ -68,7 +76,8 @@ impl Change<'_> {
         {
             return;
         }
-        if node.revoked_at.is_none() && !majority_heard(self.cluster, self.now) {
+        // Also a node whose lease was taken may have been cut off meanwhile, and then asks its peers.
+        if self.now.since(node.last_heard) >= lease && !majority_heard(self.cluster, self.now) {
             return;
         }
         let cause = match node.revoked_at {
@@ -88,10 +97,9 @@ impl Change<'_> {
                     WorkerPhase::Prepared { .. } => going,
                     _ => false,
                 });
-                let Some(node) = late.map(|worker| worker.place.node) else { return };
+                let Some(node) = late.or(attempt.live().next()).map(|worker| worker.place.node) else { return };
                 let why = if going { "its ranks did not run in time" } else { "it was not prepared in time" };
-                self.charge_refusal(node, why);
-                self.stop(id, StopWhy::StartFailed { node, why: why.to_string() });
+                self.start_failed(id, node, why.to_string());
             }
             AttemptPhase::Running { since } if self.over_limit(id, *since) => self.stop(id, StopWhy::TimeLimit),
             AttemptPhase::Running { .. } | AttemptPhase::Stopping(_) => {
@@ -116,6 +124,9 @@ impl Change<'_> {
         let node = self.node_mut(id);
         node.revoked_at = Some(now);
         node.generation += 1;
+        if node.health.state == HealthState::Quarantined {
+            return;
+        }
         self.set_health(id, HealthState::Suspect, "it did not confirm a stop in time".to_string(), None);
     }
 }
@@ -138,7 +149,11 @@ pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
 
 /// When a tick may next change something; `None`: never without an input.
 pub fn next_deadline(cluster: &Cluster) -> Option<Time> {
-    let nodes = cluster.nodes.iter().filter_map(|node| node_deadline(cluster, node));
+    // Without a majority silent nodes wait for somebody to be heard, not for the clock.
+    let waits = !majority_heard(cluster, cluster.now);
+    let silent = |node: &Node| cluster.now.since(node.last_heard) >= cluster.policy.lease;
+    let stuck = |node: &Node| waits && silent(node) && node.health.state == HealthState::Suspect;
+    let nodes = cluster.nodes.iter().filter(|node| !stuck(node)).filter_map(|node| node_deadline(cluster, node));
     let jobs = cluster.jobs.values().map(|job| wake_up(cluster, job));
     let claims = cluster.claims.values().map(|claim| claim.deadline);
     nodes.chain(jobs).chain(claims).min().filter(|at| *at < Time::NEVER)
@@ -185,7 +200,9 @@ fn node_deadline(cluster: &Cluster, node: &Node) -> Option<Time> {
     let silence = match node.health.state {
         HealthState::Ready | HealthState::Probation => Some(node.last_heard + suspect_after(lease)),
         HealthState::Suspect => Some(node.revoked_at.unwrap_or(node.last_heard) + lease),
-        HealthState::Quarantined if !node.tenants.is_empty() => Some(node.last_heard + lease),
+        HealthState::Quarantined if !node.tenants.is_empty() => {
+            Some(node.revoked_at.unwrap_or(node.last_heard) + lease)
+        }
         _ => None,
     };
     health.into_iter().chain(cooldown).chain(silence).min()

@@ -4,15 +4,19 @@ use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::Place;
 use crate::model::node::Device;
+use crate::model::queue::ancestry;
 use std::collections::BTreeMap;
 
 impl<'a> Session<'a> {
     /// Takes the CPUs and memory of all claims out of the draft (claimed devices are not free anyway) and charges their
     /// claimants' queues.
     pub fn hold_back_claims(&mut self) {
+        // The claims of a group share their victims, and what these free only once.
+        let mut freed_by: BTreeMap<&[(JobId, AttemptNo)], BTreeMap<(NodeId, u8), u64>> = BTreeMap::new();
         for claim in self.cluster.claims.values() {
-            let freed = self.freed_memory(claim);
-            self.hold_back(&claim.places, &freed);
+            let mut freed = freed_by.remove(claim.victims.as_slice()).unwrap_or_else(|| self.freed_memory(claim));
+            self.hold_back(&claim.places, &mut freed);
+            freed_by.insert(&claim.victims, freed);
             let Some(job) = self.cluster.job(claim.claimant) else { continue };
             self.charge(job);
             let (end, assumed) = self.expected_end(job, claim.deadline);
@@ -20,9 +24,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not freed for them anyway.
-    pub fn hold_back(&mut self, places: &[Place], freed: &BTreeMap<(NodeId, u8), u64>) {
-        let mut freed = freed.clone();
+    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not `freed` for them anyway;
+    /// what they need of that is taken from it.
+    pub fn hold_back(&mut self, places: &[Place], freed: &mut BTreeMap<(NodeId, u8), u64>) {
         for place in places {
             let mut kept = place.clone();
             for (socket, bytes) in &mut kept.memory {
@@ -46,6 +50,10 @@ impl<'a> Session<'a> {
 
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
     pub fn continue_claim(&mut self, unit: &Unit<'a>) {
+        if let Some(blocker) = self.claim_over_limit(unit) {
+            self.give_up_claims(unit, "its queue may not hold it any more");
+            return self.block(unit, blocker);
+        }
         let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.cluster.claims.get(&job.id)).collect();
         if claims.iter().all(|claim| claim.is_some_and(|claim| self.is_free(claim))) {
             for (job, claim) in unit.iter().zip(claims) {
@@ -56,15 +64,32 @@ impl<'a> Session<'a> {
             return;
         }
         if let Ok(places) = self.place_beside_reservations(unit) {
-            for job in unit {
-                let why = "it starts elsewhere sooner".to_string();
-                self.steps.push(Step::Unclaim { claimant: job.id, why });
-            }
+            self.give_up_claims(unit, "it starts elsewhere sooner");
             return self.start(unit, places);
         }
         let deadline = claims.iter().flatten().map(|claim| claim.deadline).max().unwrap_or(self.now);
         let victims = claims.iter().flatten().map(|claim| self.victims_left(claim)).max().unwrap_or(0);
         self.block(unit, Blocker::Yielding { victims, deadline });
+    }
+
+    /// The limit may have been lowered since the claim was made; it is charged already.
+    pub fn claim_over_limit(&self, unit: &Unit<'a>) -> Option<Blocker> {
+        unit.iter().find_map(|job| {
+            ancestry(&job.spec.queue).find_map(|path| {
+                let used = self.queue_used.get(path).copied().unwrap_or_default();
+                let (resource, total, limit) = self.cluster.queues.get(path)?.limit.exceeded_by(used)?;
+                let asks = super::amount_of(job.spec.total(), resource);
+                let (queue, resource) = (path.to_string(), resource.to_string());
+                Some(Blocker::QueueLimit { queue, resource, used: total.saturating_sub(asks), asks, limit })
+            })
+        })
+    }
+
+    fn give_up_claims(&mut self, unit: &Unit<'a>, why: &str) {
+        for job in unit.iter().filter(|job| self.cluster.claims.contains_key(&job.id)) {
+            self.steps.push(Step::Unclaim { claimant: job.id, why: why.to_string() });
+            self.uncharge(job);
+        }
     }
 
     fn victims_left(&self, claim: &Claim) -> u32 {

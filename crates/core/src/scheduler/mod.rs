@@ -30,7 +30,7 @@ use draft::Draft;
 use filter::Pick;
 use place::{Miss, place_gang};
 use reserve::Reserved;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tree::Tree;
 
 /// Decides for the cluster as it is at `now`.
@@ -57,6 +57,9 @@ pub(crate) struct Session<'a> {
     /// When what is held now comes free, with the places: running work, starts of this decision, claims.
     pub ends: Vec<Held>,
     queue_used: BTreeMap<&'a str, Resources>,
+    groups: order::Groups<'a>,
+    /// Whose entries in `ends` are claims: those in flight and those of this decision.
+    promised: BTreeSet<JobId>,
     /// Requests that failed already: equal ones fail for the same reason.
     failed: BTreeMap<ClassKey<'a>, Blocker>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -98,6 +101,8 @@ impl<'a> Session<'a> {
             reserved: Vec::new(),
             ends: Vec::new(),
             queue_used: cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect(),
+            groups: order::groups(cluster),
+            promised: cluster.claims.keys().copied().collect(),
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };
@@ -157,7 +162,7 @@ impl<'a> Session<'a> {
 
     /// Gates that have nothing to do with devices.
     fn closed_gate(&self, unit: &Unit<'a>) -> Option<Blocker> {
-        unit.iter().find_map(|job| order::closed_gate(self.cluster, job, self.now)).or_else(|| {
+        unit.iter().find_map(|job| order::closed_gate(&self.groups, job, self.now)).or_else(|| {
             let claimed = unit.iter().any(|job| self.cluster.claims.contains_key(&job.id));
             if claimed { None } else { self.over_limit(unit) }
         })
@@ -244,6 +249,13 @@ impl<'a> Session<'a> {
         for path in ancestry(&job.spec.queue) {
             let used = self.queue_used.entry(path).or_default();
             *used = used.plus(job.spec.total());
+        }
+    }
+
+    fn uncharge(&mut self, job: &'a Job) {
+        for path in ancestry(&job.spec.queue) {
+            let used = self.queue_used.entry(path).or_default();
+            *used = used.minus(job.spec.total()).unwrap_or_default();
         }
     }
 

@@ -265,10 +265,11 @@ impl<'a> Session<'a> {
             self.steps.push(Step::Shrink { job, attempt, ranks, claimant: unit[0].id });
             stopped.push((job, attempt));
         }
-        let freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
+        let mut freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
         for (job, places) in unit.iter().zip(plan.places) {
-            self.hold_back(&places, &freed);
+            self.hold_back(&places, &mut freed);
+            self.promised.insert(job.id);
             self.charge(job);
             let (end, assumed) = self.expected_end(job, deadline);
             self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });

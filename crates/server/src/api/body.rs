@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_place() {
-        assert!(refusal(b"{\"command\":\n[\"a\xff\"]}").contains("byte 14 (line 2) is 0xff"));
+        assert!(refusal(b"{\"command\":\n[\"a\xff\"]}").contains("byte 15 (line 2) is 0xff"));
         assert!(refusal(b"{\"command\": [}").contains("line 1 column 14"));
         assert!(refusal(b"{\"command\": [], \"tty\": true}").contains("unknown field `tty`"));
     }

@@ -86,6 +86,7 @@ fn rank_view(worker: &Worker, cluster: &Cluster) -> RankView {
         WorkerPhase::Assigned => ("assigned", None),
         WorkerPhase::Prepared { .. } => ("prepared", None),
         WorkerPhase::Running => ("running", None),
+        WorkerPhase::Leaving { .. } => ("leaving", None),
         WorkerPhase::Ended(exit) => ("ended", Some(exit.to_string())),
     };
     let nics = bits(worker.place.nics).filter_map(|i| node.machine.nics.get(usize::from(i)));

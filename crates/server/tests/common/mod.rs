@@ -1,5 +1,5 @@
 //! A real server in this process, and agents that speak the protocol but start nothing.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 use ganger_core::model::ids::{AttemptNo, JobId, Rank};
 use ganger_core::model::job::Exit;
 use ganger_core::model::machine::profiles::profile;

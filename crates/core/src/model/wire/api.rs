@@ -103,7 +103,7 @@ pub struct RankView {
     pub gpus: Vec<u8>,
     pub cpus: String,
     pub nics: Vec<String>,
-    /// `assigned`, `prepared`, `running`, `ended`.
+    /// `assigned`, `prepared`, `running`, `leaving`, `ended`.
     pub phase: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit: Option<String>,
