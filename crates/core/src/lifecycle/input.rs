@@ -59,6 +59,17 @@ pub enum Input {
     Heard {
         node: NodeId,
     },
+    /// It was heard, but it was out of contact and may vouch for peers: its lease is renewed, and it does not count among
+    /// those heard from. Stored nowhere.
+    Doubtful {
+        node: NodeId,
+    },
+    /// A peer vouched for the node: its ranks may run until then, whether it is heard or not. Stored nowhere, because a
+    /// new leader waits out whole leases anyway.
+    Vouched {
+        node: NodeId,
+        until: Time,
+    },
     /// Nothing new starts there; its gangs are asked to save and move.
     Drain {
         node: NodeId,

@@ -46,6 +46,8 @@ fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refus
         Input::Setting { name, value, by } => change.set_policy(name, value, by)?,
         Input::Register(spec) => change.register(*spec)?,
         Input::Heard { node } => change.heard(node),
+        Input::Doubtful { node } => change.doubtful(node),
+        Input::Vouched { node, until } => change.vouched(node, until),
         Input::Drain { node, by } => change.drain(node, by),
         Input::Cordon { node, by } => change.cordon(node, by),
         Input::Uncordon { node, by } => change.uncordon(node, by),

@@ -124,10 +124,27 @@ impl Change<'_> {
 
     /// Its agent speaks. A suspect node is trusted again; one that comes back too often is taken out; a fenced one
     /// starts on probation.
+    /// Heard from, but no witness: it may be among those who let a cut-off peer go on.
+    pub fn doubtful(&mut self, id: NodeId) {
+        self.heard(id);
+        self.cluster.doubtful.insert(id);
+    }
+
+    /// Nothing of the node's work goes elsewhere before `until`.
+    pub fn vouched(&mut self, id: NodeId, until: Time) {
+        let now = self.now;
+        self.cluster.vouched.retain(|_, until| *until > now);
+        if id.index() < self.cluster.nodes.len() {
+            let known = self.cluster.vouched.entry(id).or_insert(until);
+            *known = until.max(*known);
+        }
+    }
+
     pub fn heard(&mut self, id: NodeId) {
         if id.index() >= self.cluster.nodes.len() {
             return;
         }
+        self.cluster.doubtful.remove(&id);
         self.touch_heard(id);
         let now = self.now;
         match self.cluster.node(id).health.state {

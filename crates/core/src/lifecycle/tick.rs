@@ -68,7 +68,7 @@ impl Change<'_> {
     fn fence_if_lease_is_over(&mut self, id: NodeId) {
         let lease = self.cluster.policy.lease;
         let node = self.cluster.node(id);
-        let over_since = node.revoked_at.unwrap_or(node.last_heard) + lease;
+        let over_since = lease_end(self.cluster, node);
         let can_fence = matches!(node.health.state, HealthState::Suspect | HealthState::Quarantined);
         if !can_fence
             || over_since > self.now
@@ -135,6 +135,12 @@ fn suspect_after(lease: Span) -> Span {
     Span((lease.0 / SUSPECT_PART).max(1))
 }
 
+/// When the node's right to run job workers is over. A peer's word for it holds as long as the peer said.
+fn lease_end(cluster: &Cluster, node: &Node) -> Time {
+    let own = node.revoked_at.unwrap_or(node.last_heard) + cluster.policy.lease;
+    cluster.vouched.get(&node.id).map_or(own, |until| own.max(*until))
+}
+
 /// Server and agents heard from are more than half of (agents + 1): nobody else can be a majority.
 pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
     let lease = cluster.policy.lease;
@@ -142,7 +148,8 @@ pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
     let (mut agents, mut heard) = (0u64, 0u64);
     for node in alive {
         agents += 1;
-        heard += u64::from(now.since(node.last_heard) < lease);
+        let witness = now.since(node.last_heard) < lease && !cluster.doubtful.contains(&node.id);
+        heard += u64::from(witness);
     }
     2 * (1 + heard) > agents + 1
 }
@@ -199,10 +206,8 @@ fn node_deadline(cluster: &Cluster, node: &Node) -> Option<Time> {
     let cooldown = Some(node.cooldown_until).filter(|at| *at > cluster.now);
     let silence = match node.health.state {
         HealthState::Ready | HealthState::Probation => Some(node.last_heard + suspect_after(lease)),
-        HealthState::Suspect => Some(node.revoked_at.unwrap_or(node.last_heard) + lease),
-        HealthState::Quarantined if !node.tenants.is_empty() => {
-            Some(node.revoked_at.unwrap_or(node.last_heard) + lease)
-        }
+        HealthState::Suspect => Some(lease_end(cluster, node)),
+        HealthState::Quarantined if !node.tenants.is_empty() => Some(lease_end(cluster, node)),
         _ => None,
     };
     health.into_iter().chain(cooldown).chain(silence).min()
