@@ -72,6 +72,8 @@ impl Tour<'_> {
         let api = self.api();
         let mut job = self.trainer("urgent", 8, 30);
         job.priority = Some("P0".to_string());
+        // With a limit, the gang that waits for it can be told when it starts.
+        job.time = Some("1m".to_string());
         job.topology = Some(TopologyFile { require: Some("node".to_string()), ..TopologyFile::default() });
         let began = Instant::now();
         let urgent = self.submit("urgent", job).await?;
