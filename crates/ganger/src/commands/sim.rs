@@ -7,8 +7,9 @@ use ganger_core::model::cluster::Cluster;
 use ganger_core::model::decision::{Decision, Step};
 use ganger_core::model::wire::api::Snapshot;
 use ganger_core::scheduler::decide;
+use ganger_simulator::run_file;
 use serde_json::json as object;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Snapshots of large clusters are large.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
@@ -43,6 +44,7 @@ fn decided(cluster: &Cluster, decision: &Decision, same: Option<bool>) -> String
     for step in &decision.steps {
         let line = match step {
             Step::Stop { job, attempt, why } => format!("stop {} attempt {attempt}: {why:?}", name(*job)),
+            Step::Shrink { job, attempt, .. } => format!("shrink {} attempt {attempt}", name(*job)),
             Step::Claim(claim) => format!(
                 "claim {} workers for {}, {} victims",
                 claim.places.len(),
@@ -78,6 +80,31 @@ fn decided(cluster: &Cluster, decision: &Decision, same: Option<bool>) -> String
     out
 }
 
-fn scenario(files: &[std::path::PathBuf], _verbose: bool, _look: &Look) -> Result<(), Failure> {
-    Err(Failure::wrong(format!("cannot run {} scenarios", files.len())))
+/// Runs all files, also after one that failed; the worst outcome counts.
+fn scenario(paths: &[PathBuf], verbose: bool, look: &Look) -> Result<(), Failure> {
+    let (mut outcomes, mut failed, mut malformed) = (Vec::new(), false, Vec::new());
+    for path in paths {
+        let read = files::read(path);
+        let ran =
+            read.and_then(|file| run_file(&file.text, &file.name).map_err(|error| Failure::wrong(error.to_string())));
+        match ran {
+            Ok(outcome) => {
+                failed |= !outcome.passed();
+                if !look.is_json() {
+                    let trace = if verbose { outcome.trace_text() } else { String::new() };
+                    emit(&(trace + &outcome.report()))?;
+                }
+                outcomes.push(outcome);
+            }
+            Err(failure) => malformed.push(failure.message),
+        }
+    }
+    if look.is_json() {
+        emit(&json(&outcomes)?)?;
+    }
+    match (malformed.is_empty(), failed) {
+        (false, _) => Err(Failure::wrong(malformed.join("\n"))),
+        (true, true) => Err(Failure::silent(1)),
+        (true, false) => Ok(()),
+    }
 }

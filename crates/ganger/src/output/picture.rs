@@ -26,7 +26,7 @@ pub fn node(machine: &Machine, view: Option<&NodeView>, look: &Look) -> String {
     out.push_str(&islands(machine));
     out.push_str(&rails(machine));
     if view.is_some() && !machine.gpus.is_empty() {
-        out.push_str("\n. free  C claimed  U used  D draining  X sick; the number behind it is the job\n");
+        out.push_str("\n. free  C claimed  U used  D draining  X sick; the number behind the letter is the job\n");
     }
     out
 }

@@ -1,6 +1,6 @@
 //! Lists as tables: no frames, so that they can be cut with `awk`; state words coloured on a terminal.
 use super::Look;
-use super::text::state_colour;
+use super::text::{count, state_colour};
 use super::time::age;
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 use ganger_core::model::amounts::{HumanBytes, Limit, Resources};
@@ -133,7 +133,7 @@ fn limit(limit: &Limit) -> String {
 
 /// `8 GPUs, 96 CPUs, 1TiB`.
 pub fn resources(amount: &Resources) -> String {
-    let mut said = vec![format!("{} GPUs", amount.gpus), format!("{} CPUs", amount.cpus)];
+    let mut said = vec![count(amount.gpus, "GPU"), count(amount.cpus, "CPU")];
     if amount.memory_bytes > 0 {
         said.push(HumanBytes(amount.memory_bytes).to_string());
     }

@@ -27,11 +27,6 @@ pub fn relative(moment: &str, now_ms: u64) -> String {
     }
 }
 
-/// `14:05:09` of the moment in UTC, for lines of one day.
-pub fn clock(moment: &str) -> &str {
-    moment.get(11..19).unwrap_or(moment)
-}
-
 fn whole_seconds(ms: u64) -> Span {
     Span(ms / 1_000 * 1_000)
 }
@@ -50,6 +45,5 @@ mod tests {
         assert_eq!(relative("2026-11-30T12:00:00Z", now), "now");
         assert_eq!(age("soon", now), "soon");
         assert_eq!(between("2026-11-30T11:00:00Z", "2026-11-30T11:00:05.5Z").unwrap(), "5s");
-        assert_eq!(clock("2026-11-30T14:05:09.123Z"), "14:05:09");
     }
 }
