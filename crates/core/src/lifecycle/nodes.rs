@@ -122,8 +122,6 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Its agent speaks. A suspect node is trusted again; one that comes back too often is taken out; a fenced one
-    /// starts on probation.
     /// Heard from, but no witness: it may be among those who let a cut-off peer go on.
     pub fn doubtful(&mut self, id: NodeId) {
         self.heard(id);
@@ -140,6 +138,8 @@ impl Change<'_> {
         }
     }
 
+    /// Its agent speaks. A suspect node is trusted again; one that comes back too often is taken out; a fenced one
+    /// starts on probation.
     pub fn heard(&mut self, id: NodeId) {
         if id.index() >= self.cluster.nodes.len() {
             return;
