@@ -51,7 +51,8 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
         let Some(victim) = cluster.job(*id) else { continue };
         let legal = victim.spec.preemptible && victim.spec.priority > claimant.spec.priority && entitled;
         found.unless(legal, 3, || format!("job {} may not stop job {id}", claimant.id));
-        let stays = victim.attempt.as_ref().is_some_and(|a| a.number == *number && a.stopping().is_none());
+        let whole = |attempt: &Attempt| attempt.staying().count() == attempt.workers.len();
+        let stays = victim.attempt.as_ref().is_some_and(|a| a.number == *number && a.stopping().is_none() && whole(a));
         found.unless(!stays, 3, || format!("job {} claims what job {id} was not asked to leave", claimant.id));
     }
 }

@@ -1,11 +1,11 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
 use super::draft::Draft;
+use super::preempt::may_evict;
 use super::{Held, Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
-use crate::model::job::Place;
+use crate::model::job::{Job, Place, Priority};
 use crate::model::node::Device;
-use crate::model::queue::ancestry;
 use std::collections::BTreeMap;
 
 /// Bytes by node and socket.
@@ -54,12 +54,13 @@ impl<'a> Session<'a> {
 
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
     pub fn continue_claim(&mut self, unit: &Unit<'a>) {
-        if let Some(blocker) = self.claim_over_limit(unit) {
-            self.give_up_claims(unit, "its queue may not hold it any more");
-            return self.block(unit, blocker);
-        }
-        let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.cluster.claims.get(&job.id)).collect();
+        let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.claim_of(job.id)).collect();
         if claims.iter().all(|claim| claim.is_some_and(|claim| self.is_free(claim))) {
+            if let Some((ahead, class)) = self.outranked_by(unit) {
+                self.give_up(unit, &format!("job {ahead} goes first and could stop it at once"));
+                self.block(unit, Blocker::Priority { ahead, class });
+                return self.renew_draft();
+            }
             for (job, claim) in unit.iter().zip(claims) {
                 let Some(claim) = claim else { continue };
                 let attempt = AttemptNo(job.attempts.0 + 1);
@@ -68,8 +69,7 @@ impl<'a> Session<'a> {
             return;
         }
         if let Ok(places) = self.place_beside_reservations(unit) {
-            self.give_up_claims(unit, "it starts elsewhere sooner");
-            self.ends.retain(|held| unit.iter().all(|job| job.id != held.job));
+            self.give_up(unit, "it starts elsewhere sooner");
             self.start(unit, places);
             return self.renew_draft();
         }
@@ -78,29 +78,34 @@ impl<'a> Session<'a> {
         self.block(unit, Blocker::Yielding { victims, deadline });
     }
 
-    /// The limit may have been lowered since the claim was made; it is charged already.
-    pub fn claim_over_limit(&self, unit: &Unit<'a>) -> Option<Blocker> {
-        unit.iter().find_map(|job| {
-            ancestry(&job.spec.queue).find_map(|path| {
-                let used = self.queue_used.get(path).copied().unwrap_or_default();
-                let (resource, total, limit) = self.cluster.queues.get(path)?.limit.exceeded_by(used)?;
-                let asks = super::amount_of(job.spec.total(), resource);
-                let (queue, resource) = (path.to_string(), resource.to_string());
-                Some(Blocker::QueueLimit { queue, resource, used: total.saturating_sub(asks), asks, limit })
-            })
+    /// Who waits for devices, goes first, and could stop the unit as soon as it runs: starting it would be in vain.
+    fn outranked_by(&self, unit: &Unit<'a>) -> Option<(JobId, Priority)> {
+        self.blocked.iter().find_map(|(id, blocker)| {
+            let devices = matches!(
+                blocker,
+                Blocker::Resources { .. }
+                    | Blocker::Topology { .. }
+                    | Blocker::Priority { .. }
+                    | Blocker::Health { .. }
+            );
+            let spec = &self.cluster.job(*id).filter(|_| devices)?.spec;
+            unit.iter().all(|job| may_evict(self, spec, job)).then_some((*id, spec.priority))
         })
     }
 
-    fn give_up_claims(&mut self, unit: &Unit<'a>, why: &str) {
-        for job in unit.iter().filter(|job| self.cluster.claims.contains_key(&job.id)) {
+    /// Ends the claims of the unit. The caller renews the draft when it has said what becomes of the unit.
+    pub fn give_up(&mut self, unit: &Unit<'a>, why: &str) {
+        let claimants: Vec<&Job> = unit.iter().copied().filter(|job| self.claim_of(job.id).is_some()).collect();
+        for job in claimants {
             self.steps.push(Step::Unclaim { claimant: job.id, why: why.to_string() });
             self.uncharge(job);
-            self.given_up.insert(job.id);
         }
+        self.given_up.extend(unit.iter().map(|job| job.id));
+        self.ends.retain(|held| unit.iter().all(|job| job.id != held.job));
     }
 
     /// The draft anew, without what was kept for claims that were given up.
-    fn renew_draft(&mut self) {
+    pub fn renew_draft(&mut self) {
         let cluster = self.cluster;
         let mut draft = Draft::now(cluster);
         draft.work += self.draft.work;
@@ -160,7 +165,7 @@ impl<'a> Session<'a> {
     fn devices_wait_for(&self, claimant: JobId, place: &Place) -> bool {
         let node = self.cluster.node(place.node);
         let claimed = node.mask(|device| device == Device::Claimed(claimant));
-        let yields = self.cluster.job(claimant).is_some_and(|j| j.spec.priority == crate::model::Priority::P3);
+        let yields = self.cluster.job(claimant).is_some_and(|j| j.spec.priority == Priority::P3);
         place.gpus & !claimed == 0 && place.cpus.is_disjoint(&node.cpus_used) && node.accepts(yields, self.now)
     }
 }

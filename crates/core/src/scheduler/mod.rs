@@ -23,7 +23,7 @@ pub use why::{dry_run, why};
 
 use crate::model::amounts::Resources;
 use crate::model::cluster::Cluster;
-use crate::model::decision::{Blocker, Decision, Step};
+use crate::model::decision::{Blocker, Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId};
 use crate::model::job::{Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
 use crate::model::queue::ancestry;
@@ -151,9 +151,14 @@ impl<'a> Session<'a> {
     }
 
     fn consider(&mut self, unit: &Unit<'a>) {
+        let claimed = unit.iter().any(|job| self.claim_of(job.id).is_some());
         if let Some(blocker) = self.closed_gate(unit) {
             self.block(unit, blocker);
-        } else if unit.iter().any(|job| self.cluster.claims.contains_key(&job.id)) {
+            if claimed {
+                self.give_up(unit, "a gate has closed for it since");
+                self.renew_draft();
+            }
+        } else if claimed {
             self.continue_claim(unit);
         } else if self.draft.work > self.cluster.policy.budget {
             self.block(unit, Blocker::NotReached);
@@ -173,23 +178,26 @@ impl<'a> Session<'a> {
 
     /// Gates that have nothing to do with devices.
     fn closed_gate(&self, unit: &Unit<'a>) -> Option<Blocker> {
-        unit.iter().find_map(|job| order::closed_gate(&self.groups, job, self.now)).or_else(|| {
-            let claimed = unit.iter().any(|job| self.cluster.claims.contains_key(&job.id));
-            if claimed { None } else { self.over_limit(unit) }
-        })
+        unit.iter().find_map(|job| order::closed_gate(&self.groups, job, self.now)).or_else(|| self.over_limit(unit))
     }
 
-    /// The first limit of the queue tree that the unit would break.
+    /// The claim in flight of a job, unless this decision gave it up.
+    pub fn claim_of(&self, id: JobId) -> Option<&'a Claim> {
+        self.cluster.claims.get(&id).filter(|_| !self.given_up.contains(&id))
+    }
+
+    /// The first limit of the queue tree that the unit would break. What it claims is charged already.
     fn over_limit(&self, unit: &Unit<'a>) -> Option<Blocker> {
-        let mut asks: BTreeMap<&str, Resources> = BTreeMap::new();
+        let mut sums: BTreeMap<&str, (Resources, Resources)> = BTreeMap::new();
         for job in unit {
+            let charged = if self.claim_of(job.id).is_some() { job.spec.total() } else { Resources::ZERO };
             for path in ancestry(&job.spec.queue) {
-                let sum = asks.entry(path).or_default();
-                *sum = sum.plus(job.spec.total());
+                let (asks, claimed) = sums.entry(path).or_default();
+                (*asks, *claimed) = (asks.plus(job.spec.total()), claimed.plus(charged));
             }
         }
-        asks.into_iter().find_map(|(path, asks)| {
-            let used = self.queue_used.get(path).copied().unwrap_or_default();
+        sums.into_iter().find_map(|(path, (asks, claimed))| {
+            let used = self.queue_used.get(path).copied().unwrap_or_default().minus(claimed).unwrap_or_default();
             let limit = &self.cluster.queues.get(path)?.limit;
             let (resource, total, limit) = limit.exceeded_by(used.plus(asks))?;
             let asks = amount_of(asks, resource);

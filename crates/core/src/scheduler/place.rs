@@ -437,7 +437,8 @@ impl Search<'_, '_> {
         for node in self.draft.cluster.nodes.iter().filter(|n| self.pick.allows(self.draft.cluster, n, self.spec)) {
             let room = self.draft.room(node.id);
             for cell in cells(&node.machine, level) {
-                let workers = fit::capacity(&node.machine, room, &self.spec.shape, cell);
+                let workers =
+                    fit::capacity(&node.machine, room, &self.spec.shape, cell).min(self.caps[node.id.index()]);
                 let gpus = (room.gpus & cell.gpus).count_ones();
                 if (workers, gpus) > (best.0, best.1) {
                     best = (workers, gpus, node.name.clone());

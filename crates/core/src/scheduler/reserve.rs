@@ -80,7 +80,8 @@ impl<'a> Session<'a> {
             self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter().cloned()).collect();
         self.draft.give_all(&gone);
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
-        let claimed = self.ends.iter().filter(|held| held.end > at && self.promised.contains(&held.job));
+        let claims = |job| self.claim_of(job).is_some() || self.claiming.contains(&job);
+        let claimed = self.ends.iter().filter(|held| held.end > at && claims(held.job));
         let kept: Vec<Place> = reserved
             .flat_map(|reserved| reserved.reservation.places.iter())
             .chain(claimed.flat_map(|held| held.places.iter()))

@@ -156,7 +156,7 @@ fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Op
 
 fn queue_gates<'a>(session: &Session<'a>, unit: &Unit<'a>, job: &'a Job) -> Vec<Gate> {
     let claimed = session.cluster.claims.contains_key(&job.id);
-    let over = if claimed { session.claim_over_limit(unit) } else { session.over_limit(unit) };
+    let over = session.over_limit(unit);
     ancestry(&job.spec.queue)
         .filter_map(|path| {
             let limit = session.cluster.queues.get(path)?.limit;
