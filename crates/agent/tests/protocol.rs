@@ -133,6 +133,32 @@ async fn an_end_while_the_server_and_the_agent_are_away_is_told_later() {
 }
 
 #[tokio::test]
+async fn a_restarted_agent_calls_nothing_a_stray_before_it_has_orders() {
+    let bench = Bench::new().await;
+    let agent = bench.start();
+    bench.run_rank().await;
+    let mut second = order(1, Launcher::Ranks, Action::Prepare);
+    second.job.0 = 8;
+    bench.server.order("n0", vec![order(0, Launcher::Ranks, go()), second.clone()]);
+    let of_second = |report: &Report| matches!(report, Report::Prepared { job, .. } if job.0 == 8).then_some(());
+    bench.report("prepared", of_second).await;
+    agent.stop().await;
+    bench.server.with(|inner| inner.away.insert("*".into()));
+    let agent = bench.start();
+    let journal = bench.dir.path().join("n0/journal");
+    // That it ran is journalled again as soon as the worker is adopted; a stray would be by then too.
+    let adopted = || std::fs::read_to_string(&journal).unwrap().contains("running");
+    until("the worker is adopted", || adopted().then_some(())).await;
+    bench.server.with(|inner| inner.away.clear());
+    second.action = go();
+    bench.server.order("n0", vec![order(0, Launcher::Ranks, go()), second]);
+    let runs = |report: &Report| matches!(report, Report::Running { job, .. } if job.0 == 8).then_some(());
+    bench.report("what was prepared before the restart runs", runs).await;
+    assert!(!bench.server.reports("n0").iter().any(|report| matches!(report, Report::Stray { .. })));
+    agent.stop().await;
+}
+
+#[tokio::test]
 async fn what_no_order_names_is_told_and_left_alone() {
     let bench = Bench::new().await;
     let agent = bench.start();

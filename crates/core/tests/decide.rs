@@ -225,3 +225,15 @@ fn an_elastic_gang_gives_up_one_worker_and_goes_on() {
     assert_eq!((attempt.number.0, attempt.staying().count()), (1, 7));
     assert_eq!(lab.cluster.job(elastic).unwrap().evictions, 0);
 }
+
+#[test]
+fn two_urgent_jobs_share_what_one_victim_frees() {
+    let mut lab = Lab::new(2, &profile("dgx-h100").unwrap(), 2);
+    let victims = [lab.submit(job("v0", 1, 8, Priority::P3)), lab.submit(job("v1", 1, 8, Priority::P3))];
+    lab.settle();
+    let urgent: Vec<_> = (0..2).map(|i| lab.submit(job(&format!("u{i}"), 1, 4, Priority::P0))).collect();
+    lab.settle();
+    assert!(urgent.iter().all(|id| lab.state(*id) == JobState::Running));
+    let evicted = victims.iter().filter(|id| lab.cluster.job(**id).unwrap().evictions > 0).count();
+    assert_eq!(evicted, 1, "the second waits for the rest of what the first victim frees");
+}

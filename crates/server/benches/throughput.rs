@@ -140,7 +140,7 @@ async fn agent(cycle: Cycle, node: NodeId) -> anyhow::Result<()> {
         });
         let numbered: Vec<NumberedReport> = numbered.collect();
         if !numbered.is_empty() {
-            cycle.sync(node, numbered).await?;
+            cycle.sync(node, numbered.into()).await?;
         }
     }
 }

@@ -1,4 +1,5 @@
 //! Starting and stopping a server: lock the data directory, load, begin a term, open the doors; and all of it backwards.
+use crate::agents::PeerBook;
 use crate::api::{self, App};
 use crate::auth::{Peer, TcpGate, UnixGate, user_by_id};
 use crate::cycle::{self, Cycle, CycleError};
@@ -119,6 +120,7 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Running, ServeE
         cycle: cycle.clone(),
         reader,
         relays: Arc::default(),
+        peers: Arc::new(PeerBook::open(&config.data_dir)?),
         tasks: tasks.clone(),
         shutdown: shutdown.clone(),
         allow_root: config.allow_root,

@@ -157,6 +157,34 @@ async fn an_agent_of_another_boot_or_of_no_name_is_told_to_register() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_learn_of_their_peers_and_a_vouch_is_kept_in_mind() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch.0).await;
+    let mut one = Agent::register(server.owner(), "n0").await;
+    let _other = Agent::register(server.owner(), "n1").await;
+    let peers = one.sync(0).await.unwrap().peers.unwrap();
+    assert_eq!(peers.agents.len(), 1);
+    assert_eq!((peers.agents[0].node.as_str(), peers.agents[0].address.as_deref()), ("n1", Some("n1:9")));
+    server.stop().await;
+
+    // The same after a restart, without anybody registering; who has seen it is not told again.
+    let server = Server::start(&scratch.0).await;
+    let mut request = serde_json::to_value(one.request(0)).unwrap();
+    request["peers_seen"] = json!(peers.version);
+    request["witness"] = json!(false);
+    request["vouched"] = json!([{"node": "n1", "remaining_ms": 50_000}]);
+    let reply: Value = server.owner().post("/v1/agent/sync", &request).await.unwrap();
+    assert_eq!(reply["peers"], json!(null));
+    request["peers_seen"] = json!(0);
+    let reply: Value = server.owner().post("/v1/agent/sync", &request).await.unwrap();
+    assert_eq!(reply["peers"]["secret"], peers.secret);
+    let cluster = server.running.cycle().view().cluster.clone();
+    let (n0, n1) = (cluster.node_named("n0").unwrap().id, cluster.node_named("n1").unwrap().id);
+    assert!(cluster.doubtful.contains(&n0) && cluster.vouched[&n1] > cluster.now);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_jobs_say_why_and_people_can_hold_release_and_cancel_them() {
     let scratch = Scratch::new();
     let server = Server::start(&scratch.0).await;

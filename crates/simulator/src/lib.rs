@@ -8,5 +8,6 @@ pub mod run;
 pub mod script;
 pub mod world;
 
+pub use random::{Failure, Stats, storm};
 pub use run::{Outcome, run_file};
 pub use script::ScriptError;

@@ -1,4 +1,5 @@
 //! The golden suite: every file of `scenarios/` holds, and no rule is broken on the way.
+#![allow(clippy::unwrap_used)]
 use ganger_simulator::run_file;
 use std::path::PathBuf;
 

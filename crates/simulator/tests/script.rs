@@ -1,4 +1,5 @@
 //! The scenario grammar: all of it reads, and every kind of mistake is told with its line, word and alternatives.
+#![allow(clippy::unwrap_used)]
 use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
 use ganger_core::model::time::{Span, Time};
 use ganger_simulator::script::ast::{Action, JobCheck, Subject};

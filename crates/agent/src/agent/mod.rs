@@ -95,8 +95,9 @@ impl Entry {
 struct Agent {
     shared: Arc<Shared>,
     entries: BTreeMap<UnitKey, Entry>,
-    /// As the server last sent them, and grouped into units.
-    orders: Vec<Order>,
+    /// As the server last sent them, and grouped into units. `None` until this agent has heard some: without them nothing
+    /// is a stray.
+    orders: Option<Vec<Order>>,
     wanted: Vec<Unit>,
     settled: bool,
     began: Instant,
@@ -140,8 +141,9 @@ impl Agent {
     }
 
     async fn reconcile(&mut self) {
+        let Some(orders) = &self.orders else { return };
         self.wanted =
-            units(&self.shared.config.node, &self.orders, |order| self.holder(order.job, order.attempt, order.rank));
+            units(&self.shared.config.node, orders, |order| self.holder(order.job, order.attempt, order.rank));
         for unit in &self.wanted {
             if let Some(Entry { stage: Stage::Running { stray_told, .. }, .. }) = self.entries.get_mut(&unit.key) {
                 *stray_told = false;
@@ -176,7 +178,7 @@ impl Agent {
 
     fn news(&mut self, news: News) {
         if let Some(orders) = news.orders {
-            self.orders = orders;
+            self.orders = Some(orders);
         }
         news.streams.into_iter().for_each(|ask| self.stream(ask));
     }

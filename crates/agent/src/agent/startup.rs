@@ -104,7 +104,7 @@ pub async fn run_with(
     let mut agent = Agent {
         shared,
         entries: BTreeMap::new(),
-        orders: Vec::new(),
+        orders: None,
         wanted: Vec::new(),
         settled: has_past,
         began: Instant::now(),

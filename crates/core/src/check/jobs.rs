@@ -19,9 +19,12 @@ pub fn job(cluster: &Cluster, job: &Job, found: &mut Found) {
     found.unless(job.state == expected, 8, || {
         format!("job {} is {} but its attempt says {expected}", job.id, job.state)
     });
-    found.unless(job.evictions <= job.attempts.0, 4, || {
-        format!("job {} was evicted {} times in {} attempts", job.id, job.evictions, job.attempts)
+    let ended = job.attempts.0.saturating_sub(u32::from(job.attempt.is_some()));
+    found.unless(job.evictions.saturating_add(job.failures) <= ended, 4, || {
+        let (id, evictions, failures) = (job.id, job.evictions, job.failures);
+        format!("job {id} was evicted {evictions} times and failed {failures} times in {ended} ended attempts")
     });
+    found.unless(job.submitted_at <= cluster.now, 8, || format!("job {} was submitted in the future", job.id));
     let checkpoint = job.checkpoint.as_ref().is_none_or(|checkpoint| checkpoint.attempt <= job.attempts);
     found.unless(checkpoint, 7, || format!("job {} has a checkpoint of an attempt that never was", job.id));
     found.unless(cluster.queues.contains_key(&job.spec.queue), 6, || format!("job {} is in no queue", job.id));
@@ -47,11 +50,24 @@ fn whole(job: &Job, attempt: &Attempt, found: &mut Found) {
     found.unless(fits, 2, || format!("job {} was placed with {size} workers", job.id));
 }
 
+/// Rule 2: a group that never ran starts whole: no member starts while one that was there before waits for its first run.
+pub fn groups(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
+    let starts = |job: &&Job| job.attempt.as_ref().is_some_and(|a| a.number.0 == 1 && a.placed_at == cluster.now);
+    for job in jobs.iter().filter_map(|id| cluster.job(*id)).filter(starts) {
+        let Some(group) = &job.spec.group else { continue };
+        let mates = cluster.jobs.values().filter(|mate| mate.spec.group.as_ref().is_some_and(|g| g.name == group.name));
+        for mate in mates.filter(|mate| mate.attempts.0 == 0 && mate.submitted_at < cluster.now) {
+            found.unless(false, 2, || format!("job {} starts without job {} of its group", job.id, mate.id));
+        }
+    }
+}
+
 /// Rule 7: ranks are 0, 1, 2, …, each where its node says it is, and only the newest attempt lives.
 fn one_copy(cluster: &Cluster, job: &Job, attempt: &Attempt, found: &mut Found) {
     found.unless(attempt.number == job.attempts, 7, || {
         format!("job {} runs attempt {} of {}", job.id, attempt.number, job.attempts)
     });
+    found.unless(attempt.placed_at <= cluster.now, 8, || format!("job {} was placed in the future", job.id));
     let ranks = attempt.workers.iter().enumerate().all(|(index, worker)| worker.rank.0 as usize == index);
     found.unless(ranks, 7, || format!("ranks of job {} are not 0, 1, 2, …", job.id));
     for worker in attempt.live() {

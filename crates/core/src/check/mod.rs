@@ -3,12 +3,15 @@
 //! `full` looks at everything: after every event of a scenario or a test. `delta` looks at the nodes and jobs that a
 //! decision touched: before every live commit. Given a clean state before, both say the same. It refuses decisions,
 //! never observations.
+#![deny(clippy::float_arithmetic)]
+
 mod jobs;
 mod nodes;
 mod promises;
 
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId};
+use crate::model::time::Time;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -42,22 +45,38 @@ pub fn full(cluster: &Cluster) -> Vec<Violation> {
     let jobs: BTreeSet<JobId> = cluster.jobs.keys().copied().collect();
     let mut found = Found(Vec::new());
     promises::orphans(cluster, &mut found);
+    promises::overlaps(cluster, &mut found);
     nodes::identities(cluster, &mut found);
-    look(cluster, &nodes, &jobs, found)
+    look(cluster, &nodes, &jobs, cluster.now, found)
 }
 
 /// The rules over what was touched. Workers of jobs that are not named are trusted to be as they were.
 pub fn delta(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>) -> Vec<Violation> {
+    decided(cluster, nodes, jobs, cluster.now)
+}
+
+/// As `delta`, for a decision that was made at `at` and applied later. What it starts is measured against what it
+/// reserves from that same moment: else a start that ends exactly when a reserved one begins is refused, and refused
+/// again whenever it is decided anew.
+pub fn decided(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time) -> Vec<Violation> {
     let mut nodes = nodes.to_vec();
     for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
         nodes.extend(job.attempt.iter().flat_map(|attempt| attempt.workers.iter().map(|worker| worker.place.node)));
     }
     nodes.sort_unstable();
     nodes.dedup();
-    look(cluster, &nodes, jobs, Found(Vec::new()))
+    look(cluster, &nodes, jobs, at, Found(Vec::new()))
 }
 
-fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, mut found: Found) -> Vec<Violation> {
+/// Rule 9 right after a decision was applied to the state that it was made for: every pending job has its reason.
+/// At other moments a job may be new since the last decision.
+pub fn unexplained(cluster: &Cluster) -> Vec<Violation> {
+    let mut found = Found(Vec::new());
+    promises::answers(cluster, &mut found);
+    found.0
+}
+
+fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time, mut found: Found) -> Vec<Violation> {
     for id in nodes {
         nodes::node(cluster, cluster.node(*id), &mut found);
     }
@@ -65,7 +84,9 @@ fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, mut found: 
         jobs::job(cluster, job, &mut found);
     }
     promises::claims(cluster, jobs, &mut found);
-    promises::starts(cluster, jobs, &mut found);
+    promises::starts(cluster, jobs, at, &mut found);
+    promises::reasons(cluster, jobs, &mut found);
+    jobs::groups(cluster, jobs, &mut found);
     jobs::queues(cluster, jobs, &mut found);
     found.0.sort();
     found.0

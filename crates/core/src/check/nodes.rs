@@ -3,7 +3,7 @@ use super::Found;
 use crate::model::cluster::Cluster;
 use crate::model::cpuset::CpuSet;
 use crate::model::ids::JobId;
-use crate::model::job::{Worker, WorkerPhase};
+use crate::model::job::{Attempt, Worker, WorkerPhase};
 use crate::model::node::{Device, HealthState, Node};
 use crate::model::time::Time;
 use std::collections::BTreeMap;
@@ -18,7 +18,21 @@ pub fn node(cluster: &Cluster, node: &Node, found: &mut Found) {
     });
     let bounded = node.health.state != HealthState::Probation || node.health.until.is_some_and(|at| at < Time::NEVER);
     found.unless(bounded, 10, || format!("{} is on probation without an end", node.name));
+    for (id, attempt) in node.tenants.iter().filter_map(|(id, _)| Some((id, cluster.job(*id)?.attempt.as_ref()?))) {
+        no_new_work(node, *id, attempt, found);
+    }
     found.unless(node.generation > 0, 8, || format!("{} has generation 0", node.name));
+}
+
+/// Rule 10: nothing starts on a node after it was taken out, and what runs on one that is being drained leaves.
+fn no_new_work(node: &Node, id: JobId, attempt: &Attempt, found: &mut Found) {
+    let out = matches!(node.health.state, HealthState::Suspect | HealthState::Fenced | HealthState::Quarantined);
+    found.unless(!(out && attempt.placed_at > node.health.since), 10, || {
+        format!("job {id} was placed on {} after that was {}", node.name, node.health.state)
+    });
+    found.unless(node.draining.is_none() || attempt.stopping().is_some(), 10, || {
+        format!("{} is being drained but job {id} stays", node.name)
+    });
 }
 
 /// The workers that the node's index names, each of which must live here.

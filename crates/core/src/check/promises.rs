@@ -2,17 +2,18 @@
 //! reserved one.
 use super::Found;
 use crate::model::cluster::Cluster;
-use crate::model::decision::{Claim, Reservation};
-use crate::model::ids::JobId;
-use crate::model::job::{Attempt, Job, JobState};
+use crate::model::decision::{Blocker, Claim, Reservation};
+use crate::model::ids::{JobId, NodeId};
+use crate::model::job::{Attempt, Job, JobState, Priority};
 use crate::model::node::Device;
-use crate::model::time::Time;
-use std::collections::BTreeSet;
+use crate::model::time::{Span, Time};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub fn claims(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
     for claim in cluster.claims.values().filter(|claim| jobs.contains(&claim.claimant)) {
         backed(cluster, claim, found);
         rightful(cluster, claim, found);
+        takers(cluster, claim, found);
         found.unless(claim.deadline < Time::NEVER, 10, || format!("the claim of job {} has no end", claim.claimant));
     }
 }
@@ -40,14 +41,29 @@ fn backed(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     }
 }
 
-/// Rule 3: victims of the claim are of a lower class and said that they yield.
+/// Rule 3: victims of the claim are of a lower class, said that they yield, and leave. Which classes may evict at all
+/// was settled when the claim was made: a setting that changes later takes nothing back.
 fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     let Some(claimant) = cluster.job(claim.claimant) else { return };
-    for victim in claim.victims.iter().filter_map(|(job, _)| cluster.job(*job)) {
-        let legal = victim.spec.preemptible
-            && victim.spec.priority > claimant.spec.priority
-            && claimant.spec.priority <= cluster.policy.preempt_from;
-        found.unless(legal, 3, || format!("job {} may not stop job {}", claimant.id, victim.id));
+    let entitled = claimant.spec.priority <= cluster.policy.preempt_from || claim.made_at < cluster.now;
+    found.unless(!claim.victims.is_empty(), 3, || format!("the claim of job {} frees nothing", claimant.id));
+    for (id, number) in &claim.victims {
+        let Some(victim) = cluster.job(*id) else { continue };
+        let legal = victim.spec.preemptible && victim.spec.priority > claimant.spec.priority && entitled;
+        found.unless(legal, 3, || format!("job {} may not stop job {id}", claimant.id));
+        let stays = victim.attempt.as_ref().is_some_and(|a| a.number == *number && a.stopping().is_none());
+        found.unless(!stays, 3, || format!("job {} claims what job {id} was not asked to leave", claimant.id));
+    }
+}
+
+/// Rule 10: nothing is promised on a node that takes no new work.
+fn takers(cluster: &Cluster, claim: &Claim, found: &mut Found) {
+    let yields = cluster.job(claim.claimant).is_some_and(|job| job.spec.priority == Priority::P3);
+    for place in &claim.places {
+        let node = cluster.node(place.node);
+        found.unless(node.accepts(yields, cluster.now), 10, || {
+            format!("job {} claims devices on {}, which takes no new work", claim.claimant, node.name)
+        });
     }
 }
 
@@ -61,20 +77,69 @@ pub fn orphans(cluster: &Cluster, found: &mut Found) {
         found.unless(cluster.job(*id).is_some(), 9, || format!("a reason is kept for job {id}, which is gone"));
     }
     for id in cluster.reservations.keys() {
-        found.unless(cluster.job(*id).is_some(), 5, || format!("a start is reserved for job {id}, which is gone"));
+        found.unless(waits(id), 5, || format!("a start is reserved for job {id}, which does not wait"));
     }
 }
 
-/// Rule 5: a start of this moment that comes later in the order is over before every reserved start on its devices.
-pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
+/// Rule 5: two reserved starts do not need the same device at the same time. A job without a limit counts as over at
+/// once, because what it is assumed to take is a setting.
+pub fn overlaps(cluster: &Cluster, found: &mut Found) {
+    let mut kept: BTreeMap<NodeId, Vec<(u64, Time, Time, JobId)>> = BTreeMap::new();
+    for reservation in cluster.reservations.values() {
+        let limit = cluster.job(reservation.job).and_then(|job| job.spec.time_limit).unwrap_or(Span(1));
+        let (start, end) = (reservation.start, reservation.start + limit);
+        for place in &reservation.places {
+            let here = kept.entry(place.node).or_default();
+            let clash = here.iter().find(|(gpus, from, to, _)| gpus & place.gpus != 0 && *from < end && start < *to);
+            found.unless(clash.is_none(), 5, || {
+                let other = clash.map_or(reservation.job, |clash| clash.3);
+                format!("jobs {other} and {} are promised the same GPUs of {}", reservation.job, place.node)
+            });
+            here.push((place.gpus, start, end, reservation.job));
+        }
+    }
+}
+
+/// Rule 9: reasons are kept for jobs that wait, and their numbers add up.
+pub fn reasons(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
+    for (id, blocker) in cluster.blocked.iter().filter(|(id, _)| jobs.contains(id)) {
+        let Some(job) = cluster.job(*id) else { continue };
+        found.unless(job.state == JobState::Pending, 9, || format!("job {id} is {} but blocked: {blocker}", job.state));
+        found.unless(adds_up(blocker), 9, || format!("the numbers why job {id} waits do not add up: {blocker}"));
+    }
+}
+
+fn adds_up(blocker: &Blocker) -> bool {
+    match blocker {
+        Blocker::Group { present, size, .. } => present < size,
+        Blocker::QueueLimit { used, asks, limit, .. } => used.saturating_add(*asks) > *limit,
+        Blocker::Health { workers, placeable, out } => placeable < workers && *out > 0,
+        Blocker::Resources { workers, placeable, .. } => placeable < workers,
+        Blocker::Topology { workers, best, placeable, .. } => best < workers && placeable >= workers,
+        _ => true,
+    }
+}
+
+/// Rule 9: every job that waits has a reason.
+pub fn answers(cluster: &Cluster, found: &mut Found) {
+    for job in cluster.jobs.values().filter(|job| job.state == JobState::Pending) {
+        found.unless(cluster.blocked.contains_key(&job.id), 9, || format!("job {} waits without a reason", job.id));
+    }
+}
+
+/// Rule 5: a start of this moment, decided at `at`, that comes later in the order is over before every reserved start on its devices.
+pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut Found) {
     if cluster.reservations.is_empty() {
         return;
     }
     for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
-        let Some(attempt) = job.attempt.as_ref().filter(|a| a.placed_at == cluster.now && a.ran_from.is_none()) else {
+        let Some(attempt) = job.attempt.as_ref().filter(|a| a.placed_at == cluster.now) else {
             continue;
         };
-        let end = cluster.now + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
+        if attempt.ran_from.is_some() || attempt.stopping().is_some() {
+            continue;
+        }
+        let end = at + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
         for reservation in cluster.reservations.values() {
             let in_the_way = reservation.start < end && share_devices(attempt, reservation);
             let junior = cluster.job(reservation.job).is_some_and(|reserved| goes_first(cluster, reserved, job));

@@ -88,6 +88,7 @@ impl Change<'_> {
         attempt.ran_from = Some(now);
         let Some(job) = self.job_mut(id) else { return };
         job.started_at.get_or_insert(now);
+        job.refused = 0;
         let text = format!("{} attempt {number} runs", job.spec.name);
         self.set_state(id, JobState::Running);
         self.event("running", Some(id), None, text);
@@ -98,6 +99,8 @@ impl Change<'_> {
         let Some(job) = self.cluster.job(id) else { return };
         let Some(attempt) = job.attempt.as_ref().filter(|attempt| attempt.stopping().is_none()) else { return };
         let grace = if why.has_grace() { job.spec.checkpoint.grace } else { Span::ZERO };
+        // A decision names all jobs of a group itself; who is taken out or at its limit does not come back for the others.
+        let runs_again = !matches!(why, StopWhy::Preempted { .. } | StopWhy::Cancelled { .. } | StopWhy::TimeLimit);
         let number = attempt.number;
         let places: Vec<Place> = attempt.live().map(|worker| worker.place.clone()).collect();
         let text = format!("{} attempt {number} stops: {}", job.spec.name, self.name_nodes(&why));
@@ -110,6 +113,9 @@ impl Change<'_> {
         }
         self.set_state(id, JobState::Stopping);
         self.event("stopping", Some(id), None, text);
+        if runs_again {
+            self.stop_members(id);
+        }
         self.conclude_if_over(id, number);
     }
 
@@ -139,6 +145,13 @@ impl Change<'_> {
             }
         }
         node.generation += 1;
+    }
+
+    /// A group runs whole or not at all: when one of its jobs has to run again, so have the others.
+    fn stop_members(&mut self, id: JobId) {
+        for member in self.members(id) {
+            self.stop(member, StopWhy::Requeued { by: format!("its group, of which job {id} stops") });
+        }
     }
 
     /// The reason with node names instead of numbers, for people.
@@ -179,17 +192,37 @@ impl Change<'_> {
 
     /// What the end of one rank means for the others.
     fn react_to_exit(&mut self, id: JobId, rank: Rank, node: NodeId, exit: Exit) {
-        if let Exit::Refused(why) = &exit {
-            self.charge_refusal(node, why);
-        }
+        let phase = self.cluster.job(id).and_then(|job| job.attempt.as_ref()).map(|attempt| &attempt.phase);
+        let preparing = matches!(phase, Some(AttemptPhase::Preparing { .. }));
         let why = match exit {
+            Exit::Code(0) if preparing => {
+                StopWhy::StartFailed { node, why: "it ended before it was told to go".to_string() }
+            }
             Exit::Code(0) => return,
             Exit::Code(EXIT_REQUEUE) => StopWhy::AskedRequeue { rank },
             Exit::Refused(why) => StopWhy::StartFailed { node, why },
             Exit::Lost | Exit::LeaseExpired => StopWhy::NodeLost { node },
             exit => StopWhy::RankFailed { rank, exit },
         };
-        self.stop(id, why);
+        match why {
+            StopWhy::StartFailed { node, why } => self.start_failed(id, node, why),
+            why => self.stop(id, why),
+        }
+    }
+
+    /// The node that spoils a start pays for it: once an attempt, and not for a job that others refuse as well. Else one
+    /// job that can start nowhere would take the whole cluster out.
+    pub fn start_failed(&mut self, id: JobId, node: NodeId, why: String) {
+        let limit = self.cluster.policy.cooldown_refusals.max(1);
+        let Some(job) = self.job_mut(id) else { return };
+        if job.attempt.as_ref().is_none_or(|attempt| attempt.stopping().is_some()) {
+            return;
+        }
+        job.refused = job.refused.saturating_add(1);
+        if job.refused <= limit {
+            self.charge_refusal(node, &why);
+        }
+        self.stop(id, StopWhy::StartFailed { node, why });
     }
 
     /// When the last worker is over, the job is done, failed, cancelled, or pending again.
@@ -226,9 +259,14 @@ impl Change<'_> {
     /// Keeps its seniority; only the attempt is over.
     fn back_to_pending(&mut self, id: JobId, why: StopWhy) {
         let note = self.name_nodes(&why);
+        let (now, backoff, limit) =
+            (self.now, self.cluster.policy.backoff, self.cluster.policy.cooldown_refusals.max(1));
         let Some(job) = self.job_mut(id) else { return };
         if matches!(why, StopWhy::Preempted { .. }) {
             job.evictions += 1;
+        }
+        if matches!(why, StopWhy::StartFailed { .. }) && job.refused > limit {
+            job.not_before = now + backoff.times(1 << (job.refused - limit - 1).min(10));
         }
         job.attempt = None;
         job.note = Some(note.clone());

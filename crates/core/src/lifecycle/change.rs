@@ -95,9 +95,12 @@ impl<'a> Change<'a> {
     /// Takes a place off its node: what was promised to a claimant goes to the claimant.
     pub fn vacate(&mut self, id: JobId, rank: crate::model::Rank, place: &Place) {
         let node = self.node_mut(place.node);
+        let strays: u64 = node.strays.iter().fold(0, |mask, stray| mask | stray.gpus);
         for (index, device) in node.devices.iter_mut().enumerate() {
             if place.gpus >> index & 1 == 1 {
                 *device = match *device {
+                    // Something of ours that no order names was found on it meanwhile, and may still run.
+                    _ if strays >> index & 1 == 1 => Device::Sick { owner: None },
                     Device::Draining { claimant: Some(claimant), .. } => Device::Claimed(claimant),
                     Device::Sick { .. } => Device::Sick { owner: None },
                     _ => Device::Free,
@@ -111,6 +114,9 @@ impl<'a> Change<'a> {
         node.tenants.remove(&(id, rank));
         node.generation += 1;
         self.charge(id, place, false);
+        if strays & place.gpus != 0 {
+            self.drop_broken_claims(place.node);
+        }
     }
 
     fn charge(&mut self, id: JobId, place: &Place, add: bool) {
@@ -146,11 +152,25 @@ impl<'a> Change<'a> {
         }
         if !why.is_empty() {
             self.event("unclaimed", Some(claimant), None, format!("the claim of job {claimant} ended: {why}"));
+            self.members(claimant).into_iter().for_each(|member| self.unclaim(member, why));
         }
+    }
+
+    /// The other live jobs of its group: it starts, yields and restarts with them.
+    pub fn members(&self, id: JobId) -> Vec<JobId> {
+        let Some(group) = self.cluster.job(id).and_then(|job| job.spec.group.as_ref()) else { return Vec::new() };
+        let same = |job: &&Arc<Job>| job.id != id && job.spec.group.as_ref().is_some_and(|g| g.name == group.name);
+        self.cluster.jobs.values().filter(same).map(|job| job.id).collect()
     }
 
     /// Removes a job that reached a terminal state; whoever waited for it learns of it.
     pub fn retire(&mut self, id: JobId, state: JobState, note: Option<String>) {
+        self.retire_alone(id, state, note);
+        self.tell_dependents(id, state);
+    }
+
+    /// As `retire`, but tells nobody.
+    pub fn retire_alone(&mut self, id: JobId, state: JobState, note: Option<String>) {
         self.unclaim(id, "its claimant is gone");
         let now = self.now;
         let Some(job) = self.job_mut(id) else { return };
@@ -174,6 +194,5 @@ impl<'a> Change<'a> {
         if self.cluster.reservations.remove(&id).is_some() {
             self.effects.dirty.reservations = true;
         }
-        self.tell_dependents(id, state);
     }
 }

@@ -22,11 +22,11 @@ pub fn apply(change: Change<'_>, decision: Decision) -> Result<Effects, Refusal>
     for step in &decision.steps {
         change.take_step(step)?;
     }
-    let touched = decision.touched_nodes();
+    let (touched, at) = (decision.touched_nodes(), decision.at);
     let jobs: BTreeSet<JobId> = change.effects.dirty.jobs.iter().copied().collect();
     change.note_results(decision);
     let effects = change.finish();
-    if let Some(violation) = check::delta(&trial, &touched, &jobs).first() {
+    if let Some(violation) = check::decided(&trial, &touched, &jobs, at).first() {
         return Err(Refusal::StaleDecision { why: violation.to_string() });
     }
     *target = trial;
@@ -103,9 +103,11 @@ impl Change<'_> {
             *taken = taken.union(&place.cpus);
             for (socket, bytes) in &place.memory {
                 let socket = usize::from(*socket);
-                let sum: &mut u64 = memory.entry((place.node, socket)).or_insert(node.memory_used[socket]);
+                // The machine may have changed since the decision: a socket that is gone holds nothing.
+                let used = node.memory_used.get(socket).copied().unwrap_or(u64::MAX);
+                let sum: &mut u64 = memory.entry((place.node, socket)).or_insert(used);
                 *sum = sum.saturating_add(*bytes);
-                if *sum > node.machine.sockets[socket].memory_bytes {
+                if *sum > node.machine.sockets.get(socket).map_or(0, |s| s.memory_bytes) {
                     return Err(stale(format!("memory on {} for job {id} is in use", node.name)));
                 }
             }
@@ -115,12 +117,17 @@ impl Change<'_> {
 
     fn claim(&mut self, claim: &Claim) -> Result<(), Refusal> {
         let id = claim.claimant;
-        let pending = self.cluster.job(id).is_some_and(|job| job.state == JobState::Pending);
-        if !pending || self.cluster.claims.contains_key(&id) {
+        let waits = |job: &&crate::model::job::Job| job.state == JobState::Pending && job.held_by.is_none();
+        let Some(job) = self.cluster.job(id).filter(waits).filter(|_| !self.cluster.claims.contains_key(&id)) else {
             return Err(stale(format!("job {id} cannot claim: it is not pending, or has a claim in flight")));
-        }
+        };
+        let (yields, now) = (job.spec.priority == Priority::P3, self.now);
         for place in &claim.places {
             let node = self.node_mut(place.node);
+            // Closed since the decision: nobody is stopped for devices on which nothing may start.
+            if !node.accepts(yields, now) {
+                return Err(stale(format!("{} takes no new work for job {id}", node.name)));
+            }
             for (index, device) in node.devices.iter_mut().enumerate().filter(|(i, _)| place.gpus >> i & 1 == 1) {
                 *device = match *device {
                     Device::Free => Device::Claimed(id),
@@ -145,7 +152,7 @@ impl Change<'_> {
         let reservations: BTreeMap<JobId, _> = decision
             .reservations
             .into_iter()
-            .filter(|reservation| self.cluster.jobs.contains_key(&reservation.job))
+            .filter(|reservation| self.waits(reservation.job))
             .map(|reservation| (reservation.job, reservation))
             .collect();
         if reservations != self.cluster.reservations {
@@ -153,8 +160,12 @@ impl Change<'_> {
             self.effects.dirty.reservations = true;
         }
         let mut blocked = decision.blocked;
-        blocked.retain(|job, _| self.cluster.job(*job).is_some_and(|job| job.state == JobState::Pending));
+        blocked.retain(|job, _| self.waits(*job));
         self.cluster.blocked = blocked;
+    }
+
+    fn waits(&self, id: JobId) -> bool {
+        self.cluster.job(id).is_some_and(|job| job.state == JobState::Pending)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What may happen to a cluster, and what comes of it. `apply` takes an [`Input`] and answers [`Effects`] or a [`Refusal`].
-use crate::model::amounts::Limit;
 pub use crate::model::cluster::NodePlacement;
 use crate::model::decision::Decision;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Job, JobSpec, Owner};
 use crate::model::machine::Machine;
+pub use crate::model::queue::QueueSpec;
 use crate::model::report::Report;
 use crate::model::time::Time;
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,17 @@ pub enum Input {
     Heard {
         node: NodeId,
     },
+    /// It was heard, but it was out of contact and may vouch for peers: its lease is renewed, and it does not count among
+    /// those heard from. Stored nowhere.
+    Doubtful {
+        node: NodeId,
+    },
+    /// A peer vouched for the node: its ranks may run until then, whether it is heard or not. Stored nowhere, because a
+    /// new leader waits out whole leases anyway.
+    Vouched {
+        node: NodeId,
+        until: Time,
+    },
     /// Nothing new starts there; its gangs are asked to save and move.
     Drain {
         node: NodeId,
@@ -100,14 +111,6 @@ pub enum Input {
     Decided(Box<Decision>),
     /// A new leader, or this one after a restart: agent leases count as renewed now.
     NewTerm,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueueSpec {
-    pub path: String,
-    pub weight: Option<u32>,
-    pub guarantee: Option<Limit>,
-    pub limit: Option<Limit>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

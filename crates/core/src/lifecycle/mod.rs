@@ -3,6 +3,8 @@
 //! Attempts, leases, claims, quarantine and queues change here and nowhere else. An input is checked before anything is
 //! touched, so a refusal changes nothing. Observations are never refused for being unpleasant: a stale one is ignored,
 //! one that breaks a rule takes the node out.
+#![deny(clippy::float_arithmetic)]
+
 mod attempts;
 mod change;
 mod decided;
@@ -23,6 +25,15 @@ use change::Change;
 
 /// Applies one input. `now` never goes backwards: an earlier one counts as the last.
 pub fn apply(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refusal> {
+    let before = cluster.now;
+    let result = take(cluster, input, now);
+    if result.is_err() {
+        cluster.now = before;
+    }
+    result
+}
+
+fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refusal> {
     let mut change = Change::new(cluster, now);
     match input {
         Input::Submit { spec, owner } => change.submit(spec, owner)?,
@@ -35,6 +46,8 @@ pub fn apply(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, 
         Input::Setting { name, value, by } => change.set_policy(name, value, by)?,
         Input::Register(spec) => change.register(*spec)?,
         Input::Heard { node } => change.heard(node),
+        Input::Doubtful { node } => change.doubtful(node),
+        Input::Vouched { node, until } => change.vouched(node, until),
         Input::Drain { node, by } => change.drain(node, by),
         Input::Cordon { node, by } => change.cordon(node, by),
         Input::Uncordon { node, by } => change.uncordon(node, by),

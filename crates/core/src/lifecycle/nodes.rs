@@ -55,8 +55,11 @@ impl Change<'_> {
 
     pub fn put_in_place(&mut self, id: NodeId, placement: &NodePlacement) {
         let leaf = placement.leaf.as_ref().map(|leaf| {
-            let spine = placement.spine.as_deref().unwrap_or("spine0");
-            self.cluster.fabric.leaf(leaf, spine)
+            // Who names no spine leaves the leaf where it is.
+            let known = self.cluster.fabric.leaves.iter().find(|known| known.name == *leaf);
+            let known = known.map(|known| self.cluster.fabric.spines[known.spine.0 as usize].clone());
+            let spine = placement.spine.clone().or(known).unwrap_or_else(|| "spine0".to_string());
+            self.cluster.fabric.leaf(leaf, &spine)
         });
         let node = self.node_mut(id);
         node.leaf = leaf.unwrap_or(node.leaf);
@@ -80,6 +83,9 @@ impl Change<'_> {
         if rebooted {
             self.lose_all(id);
         }
+        if other_machine {
+            self.drop_claims_on(id, "its node has another machine now");
+        }
         let placement = self.merged_placement(&spec);
         let changed = rebooted || other_machine || self.cluster.node(id).address != spec.address;
         if changed {
@@ -92,7 +98,12 @@ impl Change<'_> {
                     .for_each(|d| *d = Device::Free);
             }
             if other_machine {
-                node.devices = vec![Device::Free; spec.machine.gpus.len()];
+                let strays: u64 = node.strays.iter().fold(0, |mask, stray| mask | stray.gpus);
+                let device = |gpu: usize| match strays >> gpu & 1 {
+                    0 => Device::Free,
+                    _ => Device::Sick { owner: None },
+                };
+                node.devices = (0..spec.machine.gpus.len()).map(device).collect();
                 node.memory_used = vec![0; spec.machine.sockets.len()];
                 node.machine = spec.machine;
             }
@@ -113,10 +124,27 @@ impl Change<'_> {
 
     /// Its agent speaks. A suspect node is trusted again; one that comes back too often is taken out; a fenced one
     /// starts on probation.
+    /// Heard from, but no witness: it may be among those who let a cut-off peer go on.
+    pub fn doubtful(&mut self, id: NodeId) {
+        self.heard(id);
+        self.cluster.doubtful.insert(id);
+    }
+
+    /// Nothing of the node's work goes elsewhere before `until`.
+    pub fn vouched(&mut self, id: NodeId, until: Time) {
+        let now = self.now;
+        self.cluster.vouched.retain(|_, until| *until > now);
+        if id.index() < self.cluster.nodes.len() {
+            let known = self.cluster.vouched.entry(id).or_insert(until);
+            *known = until.max(*known);
+        }
+    }
+
     pub fn heard(&mut self, id: NodeId) {
         if id.index() >= self.cluster.nodes.len() {
             return;
         }
+        self.cluster.doubtful.remove(&id);
         self.touch_heard(id);
         let now = self.now;
         match self.cluster.node(id).health.state {
@@ -159,7 +187,9 @@ impl Change<'_> {
 
     /// The ranks on this node are known to be over: they may run elsewhere.
     pub fn fence(&mut self, id: NodeId, cause: String) {
-        if !matches!(self.cluster.node(id).health.state, HealthState::Fenced | HealthState::Dead) {
+        // Quarantine outlasts the fence: else silence would be the way out of it.
+        let out = [HealthState::Fenced, HealthState::Dead, HealthState::Quarantined];
+        if !out.contains(&self.cluster.node(id).health.state) {
             self.set_health(id, HealthState::Fenced, cause, None);
         }
         self.node_mut(id).revoked_at = None;
@@ -203,6 +233,7 @@ impl Change<'_> {
         node.refusals.clear();
         node.flaps.clear();
         if node.health.state == HealthState::Quarantined {
+            node.revoked_at = None;
             self.set_health(id, HealthState::Ready, format!("released by {by}"), None);
         }
     }

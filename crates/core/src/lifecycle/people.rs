@@ -2,7 +2,7 @@
 use super::change::Change;
 use super::input::{NodePlacement, QueueSpec, Refusal};
 use crate::model::ids::JobId;
-use crate::model::job::{DependencyKind, Job, JobSpec, JobState, Level, Owner, StopWhy};
+use crate::model::job::{Dependency, DependencyKind, Job, JobSpec, JobState, Owner, StopWhy};
 use crate::model::queue::{Queue, ancestry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,22 +31,13 @@ impl Change<'_> {
         if !self.cluster.queues.contains_key(&spec.queue) {
             return Err(Refusal::NoSuchQueue { queue: spec.queue.clone() });
         }
-        let gang = spec.gang;
-        if gang.workers == 0 || gang.min == 0 || gang.min > gang.workers {
-            let why = format!("workers {} and min {}: both at least 1, min at most workers", gang.workers, gang.min);
-            return bad("gang", why);
+        if let Err((field, why)) = spec.check() {
+            return bad(field, why);
         }
-        if spec.shape.gpus == 0 && spec.shape.cpus == 0 && spec.shape.memory_bytes == 0 {
-            return bad("resources", "a worker needs at least one GPU, CPU or byte of memory".to_string());
-        }
-        if let Some(slice) = spec.topology.ranks_per_island
-            && (slice == 0 || gang.workers % slice != 0 || spec.shape.gpus == 0)
-        {
-            let why = format!("{slice} does not divide {} workers with GPUs", gang.workers);
-            return bad("topology.ranks_per_island", why);
-        }
-        if spec.shape.gpus == 0 && matches!(spec.topology.require, Some(Level::Island | Level::Switch)) {
-            return bad("topology.require", "workers without GPUs are on no island or switch".to_string());
+        // Only on jobs that are there: so no circle can be made, and nobody waits for an end that nobody will tell.
+        let unknown = |dependency: &&Dependency| !dependency.met && !self.cluster.jobs.contains_key(&dependency.job);
+        if let Some(dependency) = spec.after.iter().find(unknown) {
+            return bad("after", format!("there is no live job {}", dependency.job));
         }
         if let Some(live) = self.cluster.job_named(&spec.name) {
             let why = format!("job {} of that name is {}; choose another name or cancel it", live.id, live.state);
@@ -131,22 +122,35 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Those who wait for `id` learn how it ended; those who then wait in vain are cancelled, and theirs after them. A
+    /// list and not a recursion: a chain may be as long as a user likes.
     pub fn tell_dependents(&mut self, id: JobId, state: JobState) {
-        let waiting: Vec<JobId> = self
+        let mut ended = vec![(id, state)];
+        while let Some((id, state)) = ended.pop() {
+            for dependent in self.waiting_for(id) {
+                if self.settle_dependency(dependent, id, state) {
+                    let note = format!("job {id} is {state}, so what it waits for can never come");
+                    self.retire_alone(dependent, JobState::Cancelled, Some(note));
+                    ended.push((dependent, JobState::Cancelled));
+                }
+            }
+        }
+    }
+
+    fn waiting_for(&self, id: JobId) -> Vec<JobId> {
+        let waiting = self
             .cluster
             .jobs
             .values()
             .filter(|job| job.spec.after.iter().any(|dependency| dependency.job == id && !dependency.met))
-            .map(|job| job.id)
-            .collect();
-        for dependent in waiting {
-            self.settle_dependency(dependent, id, state);
-        }
+            .map(|job| job.id);
+        waiting.collect()
     }
 
-    fn settle_dependency(&mut self, dependent: JobId, on: JobId, state: JobState) {
+    /// Whether the dependent can never start now.
+    fn settle_dependency(&mut self, dependent: JobId, on: JobId, state: JobState) -> bool {
         let mut never = false;
-        let Some(job) = self.job_mut(dependent) else { return };
+        let Some(job) = self.job_mut(dependent) else { return false };
         let spec = Arc::make_mut(&mut job.spec);
         for dependency in spec.after.iter_mut().filter(|dependency| dependency.job == on) {
             let met = match dependency.kind {
@@ -157,10 +161,7 @@ impl Change<'_> {
             dependency.met = met;
             never |= !met;
         }
-        if never && job.attempt.is_none() {
-            let note = format!("job {on} is {state}, so what it waits for can never come");
-            self.retire(dependent, JobState::Cancelled, Some(note));
-        }
+        never && job.attempt.is_none()
     }
 
     /// All or nothing: every queue of the list is checked before one is changed.

@@ -42,6 +42,14 @@ impl Change<'_> {
         let node = self.cluster.node(id);
         let silent = now.since(node.last_heard);
         match node.health.state {
+            HealthState::Quarantined if node.health.until.is_some_and(|until| until <= now) && silent >= lease => {
+                self.set_health(
+                    id,
+                    HealthState::Suspect,
+                    format!("quarantine is over, but not heard for {silent}"),
+                    None,
+                );
+            }
             HealthState::Quarantined if node.health.until.is_some_and(|until| until <= now) => {
                 let until = now + self.cluster.policy.probation;
                 self.set_health(id, HealthState::Probation, "quarantine is over".to_string(), Some(until));
@@ -60,7 +68,7 @@ impl Change<'_> {
     fn fence_if_lease_is_over(&mut self, id: NodeId) {
         let lease = self.cluster.policy.lease;
         let node = self.cluster.node(id);
-        let over_since = node.revoked_at.unwrap_or(node.last_heard) + lease;
+        let over_since = lease_end(self.cluster, node);
         let can_fence = matches!(node.health.state, HealthState::Suspect | HealthState::Quarantined);
         if !can_fence
             || over_since > self.now
@@ -68,7 +76,8 @@ impl Change<'_> {
         {
             return;
         }
-        if node.revoked_at.is_none() && !majority_heard(self.cluster, self.now) {
+        // Also a node whose lease was taken may have been cut off meanwhile, and then asks its peers.
+        if self.now.since(node.last_heard) >= lease && !majority_heard(self.cluster, self.now) {
             return;
         }
         let cause = match node.revoked_at {
@@ -88,10 +97,9 @@ impl Change<'_> {
                     WorkerPhase::Prepared { .. } => going,
                     _ => false,
                 });
-                let Some(node) = late.map(|worker| worker.place.node) else { return };
+                let Some(node) = late.or(attempt.live().next()).map(|worker| worker.place.node) else { return };
                 let why = if going { "its ranks did not run in time" } else { "it was not prepared in time" };
-                self.charge_refusal(node, why);
-                self.stop(id, StopWhy::StartFailed { node, why: why.to_string() });
+                self.start_failed(id, node, why.to_string());
             }
             AttemptPhase::Running { since } if self.over_limit(id, *since) => self.stop(id, StopWhy::TimeLimit),
             AttemptPhase::Running { .. } | AttemptPhase::Stopping(_) => {
@@ -116,12 +124,21 @@ impl Change<'_> {
         let node = self.node_mut(id);
         node.revoked_at = Some(now);
         node.generation += 1;
+        if node.health.state == HealthState::Quarantined {
+            return;
+        }
         self.set_health(id, HealthState::Suspect, "it did not confirm a stop in time".to_string(), None);
     }
 }
 
 fn suspect_after(lease: Span) -> Span {
     Span((lease.0 / SUSPECT_PART).max(1))
+}
+
+/// When the node's right to run job workers is over. A peer's word for it holds as long as the peer said.
+fn lease_end(cluster: &Cluster, node: &Node) -> Time {
+    let own = node.revoked_at.unwrap_or(node.last_heard) + cluster.policy.lease;
+    cluster.vouched.get(&node.id).map_or(own, |until| own.max(*until))
 }
 
 /// Server and agents heard from are more than half of (agents + 1): nobody else can be a majority.
@@ -131,14 +148,19 @@ pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
     let (mut agents, mut heard) = (0u64, 0u64);
     for node in alive {
         agents += 1;
-        heard += u64::from(now.since(node.last_heard) < lease);
+        let witness = now.since(node.last_heard) < lease && !cluster.doubtful.contains(&node.id);
+        heard += u64::from(witness);
     }
     2 * (1 + heard) > agents + 1
 }
 
 /// When a tick may next change something; `None`: never without an input.
 pub fn next_deadline(cluster: &Cluster) -> Option<Time> {
-    let nodes = cluster.nodes.iter().filter_map(|node| node_deadline(cluster, node));
+    // Without a majority silent nodes wait for somebody to be heard, not for the clock.
+    let waits = !majority_heard(cluster, cluster.now);
+    let silent = |node: &Node| cluster.now.since(node.last_heard) >= cluster.policy.lease;
+    let stuck = |node: &Node| waits && silent(node) && node.health.state == HealthState::Suspect;
+    let nodes = cluster.nodes.iter().filter(|node| !stuck(node)).filter_map(|node| node_deadline(cluster, node));
     let jobs = cluster.jobs.values().map(|job| wake_up(cluster, job));
     let claims = cluster.claims.values().map(|claim| claim.deadline);
     nodes.chain(jobs).chain(claims).min().filter(|at| *at < Time::NEVER)
@@ -184,8 +206,8 @@ fn node_deadline(cluster: &Cluster, node: &Node) -> Option<Time> {
     let cooldown = Some(node.cooldown_until).filter(|at| *at > cluster.now);
     let silence = match node.health.state {
         HealthState::Ready | HealthState::Probation => Some(node.last_heard + suspect_after(lease)),
-        HealthState::Suspect => Some(node.revoked_at.unwrap_or(node.last_heard) + lease),
-        HealthState::Quarantined if !node.tenants.is_empty() => Some(node.last_heard + lease),
+        HealthState::Suspect => Some(lease_end(cluster, node)),
+        HealthState::Quarantined if !node.tenants.is_empty() => Some(lease_end(cluster, node)),
         _ => None,
     };
     health.into_iter().chain(cooldown).chain(silence).min()

@@ -8,7 +8,7 @@ use super::policy::Policy;
 use super::queue::Queue;
 use super::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Where a node is in the fabric and what it is called there.
@@ -40,6 +40,12 @@ pub struct Cluster {
     pub queues: BTreeMap<String, Queue>,
     /// Jobs that are not in a terminal state.
     pub jobs: BTreeMap<JobId, Arc<Job>>,
+    /// Agents whose last word came after they were out of contact: heard, but no witnesses for a majority.
+    #[serde(default)]
+    pub doubtful: BTreeSet<NodeId>,
+    /// Nodes that a peer vouched for, and until when: their ranks are not given to others before.
+    #[serde(default)]
+    pub vouched: BTreeMap<NodeId, Time>,
     /// By claimant.
     pub claims: BTreeMap<JobId, Claim>,
     /// By job.

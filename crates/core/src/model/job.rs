@@ -4,7 +4,7 @@ use super::cpuset::CpuSet;
 use super::ids::{AttemptNo, JobId, NodeId, Rank};
 use super::time::{Span, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -212,7 +212,39 @@ pub struct JobSpec {
     pub run: RunSpec,
 }
 
+/// Most workers of one gang: more would only serve to exhaust the memory of the server.
+pub const MAX_WORKERS: u32 = 100_000;
+
+/// Longest grace of a stop: without a bound a job could never be made to leave.
+pub const MAX_GRACE: Span = Span::hours(7 * 24);
+
 impl JobSpec {
+    /// Refuses what contradicts itself: the field and why. Whether the cluster holds it is another question.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let Gang { workers, min, .. } = self.gang;
+        if workers == 0 || min == 0 || min > workers || workers > MAX_WORKERS {
+            let why = format!(
+                "workers {workers} and min {min}: both at least 1, min at most workers, workers at most {MAX_WORKERS}"
+            );
+            return Err(("gang", why));
+        }
+        if self.shape.gpus == 0 && self.shape.cpus == 0 && self.shape.memory_bytes == 0 {
+            return Err(("resources", "a worker needs at least one GPU, CPU or byte of memory".to_string()));
+        }
+        if let Some(slice) = self.topology.ranks_per_island
+            && (slice == 0 || workers % slice != 0 || self.shape.gpus == 0)
+        {
+            return Err(("topology.ranks_per_island", format!("{slice} does not divide {workers} workers with GPUs")));
+        }
+        if self.shape.gpus == 0 && matches!(self.topology.require, Some(Level::Island | Level::Switch)) {
+            return Err(("topology.require", "workers without GPUs are on no island or switch".to_string()));
+        }
+        if self.checkpoint.grace > MAX_GRACE {
+            return Err(("checkpoint.grace", format!("{} is longer than {MAX_GRACE}", self.checkpoint.grace)));
+        }
+        Ok(())
+    }
+
     /// What the whole gang holds at full size.
     pub fn total(&self) -> Resources {
         self.shape.resources().times(self.gang.workers.into())
@@ -482,13 +514,8 @@ impl Attempt {
 
     /// The nodes of all workers, each once, in rank order of first appearance.
     pub fn nodes(&self) -> Vec<NodeId> {
-        let mut nodes = Vec::new();
-        for worker in &self.workers {
-            if !nodes.contains(&worker.place.node) {
-                nodes.push(worker.place.node);
-            }
-        }
-        nodes
+        let mut seen = BTreeSet::new();
+        self.workers.iter().map(|worker| worker.place.node).filter(|node| seen.insert(*node)).collect()
     }
 }
 
@@ -515,6 +542,9 @@ pub struct Job {
     pub evictions: u32,
     /// Runs that failed by themselves.
     pub failures: u32,
+    /// Starts in a row that nodes refused: when many nodes do, it is the job and not the nodes.
+    #[serde(default)]
+    pub refused: u32,
     /// When its first attempt ran.
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
@@ -543,6 +573,7 @@ impl Job {
             checkpoint: None,
             evictions: 0,
             failures: 0,
+            refused: 0,
             started_at: None,
             ended_at: None,
             note: None,

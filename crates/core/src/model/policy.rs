@@ -75,6 +75,9 @@ pub enum PolicyError {
     Value { name: String, value: String, why: String },
 }
 
+/// Longest length of time that a setting takes.
+const LONGEST: Span = Span::hours(366 * 24);
+
 type Setter = fn(&mut Policy, &str) -> Result<(), String>;
 
 const SETTINGS: &[(&str, Setter)] = &[
@@ -109,7 +112,12 @@ impl Policy {
 }
 
 fn set_span(field: &mut Span, value: &str) -> Result<(), String> {
-    *field = Span::parse(value).map_err(|e| e.to_string())?;
+    let span = Span::parse(value).map_err(|e| e.to_string())?;
+    // A deadline that never comes would leave states without an exit.
+    if span > LONGEST {
+        return Err(format!("it is longer than {LONGEST}"));
+    }
+    *field = span;
     Ok(())
 }
 

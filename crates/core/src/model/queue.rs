@@ -12,6 +12,15 @@ pub struct Queue {
     pub used: Resources,
 }
 
+/// What is to change in a queue, or a new one; what is not named stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSpec {
+    pub path: String,
+    pub weight: Option<u32>,
+    pub guarantee: Option<Limit>,
+    pub limit: Option<Limit>,
+}
+
 impl Queue {
     pub fn new(path: &str) -> Queue {
         Queue {

@@ -1,18 +1,26 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
+use super::draft::Draft;
 use super::{Held, Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::Place;
 use crate::model::node::Device;
+use crate::model::queue::ancestry;
 use std::collections::BTreeMap;
+
+/// Bytes by node and socket.
+type MemoryBySocket = BTreeMap<(NodeId, u8), u64>;
 
 impl<'a> Session<'a> {
     /// Takes the CPUs and memory of all claims out of the draft (claimed devices are not free anyway) and charges their
     /// claimants' queues.
     pub fn hold_back_claims(&mut self) {
+        // The claims of a group share their victims, and what these free only once.
+        let mut freed_by: BTreeMap<&[(JobId, AttemptNo)], MemoryBySocket> = BTreeMap::new();
         for claim in self.cluster.claims.values() {
-            let freed = self.freed_memory(claim);
-            self.hold_back(&claim.places, &freed);
+            let mut freed = freed_by.remove(claim.victims.as_slice()).unwrap_or_else(|| self.freed_memory(claim));
+            self.hold_back(&claim.places, &mut freed);
+            freed_by.insert(&claim.victims, freed);
             let Some(job) = self.cluster.job(claim.claimant) else { continue };
             self.charge(job);
             let (end, assumed) = self.expected_end(job, claim.deadline);
@@ -20,9 +28,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not freed for them anyway.
-    pub fn hold_back(&mut self, places: &[Place], freed: &BTreeMap<(NodeId, u8), u64>) {
-        let mut freed = freed.clone();
+    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not `freed` for them anyway;
+    /// what they need of that is taken from it.
+    pub fn hold_back(&mut self, places: &[Place], freed: &mut BTreeMap<(NodeId, u8), u64>) {
         for place in places {
             let mut kept = place.clone();
             for (socket, bytes) in &mut kept.memory {
@@ -46,6 +54,10 @@ impl<'a> Session<'a> {
 
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
     pub fn continue_claim(&mut self, unit: &Unit<'a>) {
+        if let Some(blocker) = self.claim_over_limit(unit) {
+            self.give_up_claims(unit, "its queue may not hold it any more");
+            return self.block(unit, blocker);
+        }
         let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.cluster.claims.get(&job.id)).collect();
         if claims.iter().all(|claim| claim.is_some_and(|claim| self.is_free(claim))) {
             for (job, claim) in unit.iter().zip(claims) {
@@ -56,15 +68,68 @@ impl<'a> Session<'a> {
             return;
         }
         if let Ok(places) = self.place_beside_reservations(unit) {
-            for job in unit {
-                let why = "it starts elsewhere sooner".to_string();
-                self.steps.push(Step::Unclaim { claimant: job.id, why });
-            }
-            return self.start(unit, places);
+            self.give_up_claims(unit, "it starts elsewhere sooner");
+            self.ends.retain(|held| unit.iter().all(|job| job.id != held.job));
+            self.start(unit, places);
+            return self.renew_draft();
         }
         let deadline = claims.iter().flatten().map(|claim| claim.deadline).max().unwrap_or(self.now);
         let victims = claims.iter().flatten().map(|claim| self.victims_left(claim)).max().unwrap_or(0);
         self.block(unit, Blocker::Yielding { victims, deadline });
+    }
+
+    /// The limit may have been lowered since the claim was made; it is charged already.
+    pub fn claim_over_limit(&self, unit: &Unit<'a>) -> Option<Blocker> {
+        unit.iter().find_map(|job| {
+            ancestry(&job.spec.queue).find_map(|path| {
+                let used = self.queue_used.get(path).copied().unwrap_or_default();
+                let (resource, total, limit) = self.cluster.queues.get(path)?.limit.exceeded_by(used)?;
+                let asks = super::amount_of(job.spec.total(), resource);
+                let (queue, resource) = (path.to_string(), resource.to_string());
+                Some(Blocker::QueueLimit { queue, resource, used: total.saturating_sub(asks), asks, limit })
+            })
+        })
+    }
+
+    fn give_up_claims(&mut self, unit: &Unit<'a>, why: &str) {
+        for job in unit.iter().filter(|job| self.cluster.claims.contains_key(&job.id)) {
+            self.steps.push(Step::Unclaim { claimant: job.id, why: why.to_string() });
+            self.uncharge(job);
+            self.given_up.insert(job.id);
+        }
+    }
+
+    /// The draft anew, without what was kept for claims that were given up.
+    fn renew_draft(&mut self) {
+        let cluster = self.cluster;
+        let mut draft = Draft::now(cluster);
+        draft.work += self.draft.work;
+        self.draft = draft;
+        for claim in cluster.claims.values() {
+            if !self.given_up.contains(&claim.claimant) {
+                let mut freed = self.freed_memory(claim);
+                self.hold_back(&claim.places, &mut freed);
+                continue;
+            }
+            for place in &claim.places {
+                let waiting = cluster.node(place.node).mask(|device| device == Device::Claimed(claim.claimant));
+                self.draft.change(place.node, |room| room.gpus |= waiting);
+            }
+        }
+        for step in std::mem::take(&mut self.steps) {
+            match &step {
+                Step::Start { job, places, .. } if !cluster.claims.contains_key(job) || self.given_up.contains(job) => {
+                    self.draft.take_all(places);
+                }
+                Step::Claim(claim) => {
+                    let victims = claim.victims.iter().filter_map(|(job, _)| cluster.job(*job)?.attempt.as_ref());
+                    let mut freed = memory_of(victims.flat_map(|a| a.live().map(|worker| &worker.place)));
+                    self.hold_back(&claim.places, &mut freed);
+                }
+                _ => {}
+            }
+            self.steps.push(step);
+        }
     }
 
     fn victims_left(&self, claim: &Claim) -> u32 {

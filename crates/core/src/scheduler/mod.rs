@@ -4,6 +4,8 @@
 //! starts as one) is placed whole on the draft, or gets a typed reason. A unit that cannot start now is told whether it
 //! ever could; if it may evict, the cheapest legal set of victims is searched and its devices are claimed; else its
 //! earliest start is reserved, and whoever comes after may not move it later.
+#![deny(clippy::float_arithmetic)]
+
 mod claims;
 mod draft;
 mod filter;
@@ -30,15 +32,15 @@ use draft::Draft;
 use filter::Pick;
 use place::{Miss, place_gang};
 use reserve::Reserved;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tree::Tree;
 
 /// Decides for the cluster as it is at `now`.
 pub fn decide(cluster: &Cluster, now: Time) -> Decision {
     let mut session = Session::new(cluster, now);
-    for unit in order::units(cluster, now) {
-        session.consider(&unit);
-    }
+    let units = order::units(cluster, now);
+    units.iter().for_each(|unit| session.consider(unit));
+    session.look_again(&units);
     session.finish()
 }
 
@@ -57,6 +59,15 @@ pub(crate) struct Session<'a> {
     /// When what is held now comes free, with the places: running work, starts of this decision, claims.
     pub ends: Vec<Held>,
     queue_used: BTreeMap<&'a str, Resources>,
+    groups: order::Groups<'a>,
+    /// Whose entries in `ends` are claims: those in flight and those of this decision.
+    promised: BTreeSet<JobId>,
+    /// Claimants that start elsewhere: what was kept for them is free again.
+    pub given_up: BTreeSet<JobId>,
+    /// Told to stop by this decision: nobody can be told twice.
+    pub leaving: BTreeSet<JobId>,
+    /// Claimants of this decision.
+    pub claiming: BTreeSet<JobId>,
     /// Requests that failed already: equal ones fail for the same reason.
     failed: BTreeMap<ClassKey<'a>, Blocker>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -98,6 +109,11 @@ impl<'a> Session<'a> {
             reserved: Vec::new(),
             ends: Vec::new(),
             queue_used: cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect(),
+            groups: order::groups(cluster),
+            promised: cluster.claims.keys().copied().collect(),
+            given_up: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            claiming: BTreeSet::new(),
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };
@@ -157,7 +173,7 @@ impl<'a> Session<'a> {
 
     /// Gates that have nothing to do with devices.
     fn closed_gate(&self, unit: &Unit<'a>) -> Option<Blocker> {
-        unit.iter().find_map(|job| order::closed_gate(self.cluster, job, self.now)).or_else(|| {
+        unit.iter().find_map(|job| order::closed_gate(&self.groups, job, self.now)).or_else(|| {
             let claimed = unit.iter().any(|job| self.cluster.claims.contains_key(&job.id));
             if claimed { None } else { self.over_limit(unit) }
         })
@@ -211,20 +227,15 @@ impl<'a> Session<'a> {
     /// Places every job of the unit, or none.
     pub fn place_unit(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
         let mark = self.draft.mark();
-        let mut by_size: Vec<usize> = (0..unit.len()).collect();
-        by_size.sort_by_key(|i| {
-            let spec = &unit[*i].spec;
-            (std::cmp::Reverse((spec.shape.gpus, spec.gang.workers)), *i)
-        });
         let mut places = vec![Vec::new(); unit.len()];
-        for index in by_size {
+        for index in by_size(unit) {
             let spec = &unit[index].spec;
             let pick = Pick::Accepting(self.now);
             match place_gang(&mut self.draft, &self.tree, spec, spec.gang.workers, pick) {
                 Ok(found) => places[index] = found,
                 Err(miss) => {
                     self.draft.undo_to(mark);
-                    return Err(miss);
+                    return Err(Miss { member: index, ..miss });
                 }
             }
         }
@@ -247,6 +258,32 @@ impl<'a> Session<'a> {
         }
     }
 
+    pub fn uncharge(&mut self, job: &'a Job) {
+        for path in ancestry(&job.spec.queue) {
+            let used = self.queue_used.entry(path).or_default();
+            *used = used.minus(job.spec.total()).unwrap_or_default();
+        }
+    }
+
+    /// A claim that was given up leaves devices that those who were refused before may use: they are asked again, as
+    /// long as that happens, so that the next decision has nothing to add.
+    fn look_again(&mut self, units: &[Unit<'a>]) {
+        let mut seen = 0;
+        while self.given_up.len() > seen {
+            seen = self.given_up.len();
+            let refused = std::mem::take(&mut self.blocked);
+            self.failed.clear();
+            self.reserved.clear();
+            for unit in units.iter().filter(|unit| refused.contains_key(&unit[0].id)) {
+                if self.claiming.contains(&unit[0].id) {
+                    self.block(unit, refused[&unit[0].id].clone());
+                } else {
+                    self.consider(unit);
+                }
+            }
+        }
+    }
+
     /// Turns a miss into the reason: never, not on these nodes, not in one domain, promised to others, or not now.
     fn explain_miss(&mut self, unit: &Unit<'a>, miss: &Miss) -> Blocker {
         if let Some(text) = self.unsatisfiable(unit) {
@@ -257,7 +294,7 @@ impl<'a> Session<'a> {
             let class = self.cluster.job(ahead).map_or(Priority::P0, |job| job.spec.priority);
             return Blocker::Priority { ahead, class };
         }
-        let spec = &unit[0].spec;
+        let spec = &unit[miss.member].spec;
         let workers = spec.gang.workers;
         if let Some(level) = miss.level {
             let (best, placeable) = (miss.best, miss.placeable);
@@ -304,7 +341,7 @@ impl<'a> Session<'a> {
 
     /// Why not even an empty healthy cluster holds the unit; `None` if it does.
     fn unsatisfiable(&mut self, unit: &Unit<'a>) -> Option<String> {
-        unit.iter().find_map(|job| {
+        let alone = unit.iter().find_map(|job| {
             let key = gang_key(&job.spec);
             if !self.satisfiable.contains_key(&key) {
                 let mut empty = Draft::empty(self.cluster);
@@ -314,7 +351,23 @@ impl<'a> Session<'a> {
                 self.satisfiable.insert(key, miss);
             }
             self.satisfiable[&key].as_ref().map(|miss| why::never_text(&job.spec, miss))
-        })
+        });
+        alone.or_else(|| self.never_together(unit))
+    }
+
+    /// Each job of a group may fit alone and still not beside the others.
+    fn never_together(&mut self, unit: &Unit<'a>) -> Option<String> {
+        if unit.len() < 2 {
+            return None;
+        }
+        let mut empty = Draft::empty(self.cluster);
+        let never = by_size(unit).into_iter().find_map(|index| {
+            let spec = &unit[index].spec;
+            let miss = place_gang(&mut empty, &self.tree, spec, spec.gang.workers, Pick::Existing).err()?;
+            Some(format!("beside the other jobs of its group {}", why::never_text(spec, &miss)))
+        });
+        self.draft.work += empty.work;
+        never
     }
 
     fn finish(self) -> Decision {
@@ -327,6 +380,16 @@ impl<'a> Session<'a> {
             work: self.draft.work,
         }
     }
+}
+
+/// The largest shapes first: they have the fewest places to go.
+fn by_size(unit: &Unit<'_>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..unit.len()).collect();
+    order.sort_by_key(|i| {
+        let spec = &unit[*i].spec;
+        (std::cmp::Reverse((spec.shape.gpus, spec.gang.workers)), *i)
+    });
+    order
 }
 
 fn amount_of(amount: Resources, resource: &str) -> u64 {

@@ -35,7 +35,7 @@ pub fn units(cluster: &Cluster, now: Time) -> Vec<Unit<'_>> {
 }
 
 /// The first gate that is closed for this job and has nothing to do with devices.
-pub fn closed_gate(cluster: &Cluster, job: &Job, now: Time) -> Option<Blocker> {
+pub fn closed_gate(groups: &Groups<'_>, job: &Job, now: Time) -> Option<Blocker> {
     if let Some(by) = &job.held_by {
         return Some(Blocker::Held { by: by.clone() });
     }
@@ -48,18 +48,38 @@ pub fn closed_gate(cluster: &Cluster, job: &Job, now: Time) -> Option<Blocker> {
     if job.not_before > now {
         return Some(Blocker::Backoff { until: job.not_before });
     }
-    incomplete_group(cluster, job)
+    incomplete_group(groups, job)
 }
 
-/// A group starts only when all of its jobs are there; once it has run, what is left of it restarts as it is.
-fn incomplete_group(cluster: &Cluster, job: &Job) -> Option<Blocker> {
+/// A group starts only when all of its jobs are there and none is still leaving; once it has run, what is left of it
+/// restarts as it is.
+fn incomplete_group(groups: &Groups<'_>, job: &Job) -> Option<Blocker> {
     let group = job.spec.group.as_ref()?;
-    let members = cluster.jobs.values().filter(|other| other.spec.group.as_ref().is_some_and(|g| g.name == group.name));
-    let (mut present, mut ran) = (0, false);
-    for member in members {
-        present += 1;
-        ran |= member.attempts.0 > 0;
+    let members = groups.get(group.name.as_str())?;
+    let missing = (members.live < group.size && !members.ran) || members.leaving > 0;
+    let present = members.live - members.leaving;
+    missing.then(|| Blocker::Group { name: group.name.clone(), present, size: group.size.max(members.live) })
+}
+
+/// The jobs of a group, counted once for the whole decision.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Members {
+    live: u32,
+    leaving: u32,
+    /// One of them had an attempt.
+    ran: bool,
+}
+
+pub type Groups<'a> = BTreeMap<&'a str, Members>;
+
+pub fn groups(cluster: &Cluster) -> Groups<'_> {
+    let mut groups = Groups::new();
+    for job in cluster.jobs.values() {
+        let Some(group) = &job.spec.group else { continue };
+        let members = groups.entry(&group.name).or_default();
+        members.live += 1;
+        members.leaving += u32::from(job.state == JobState::Stopping);
+        members.ran |= job.attempts.0 > 0;
     }
-    let missing = present < group.size && !ran;
-    missing.then(|| Blocker::Group { name: group.name.clone(), present, size: group.size })
+    groups
 }

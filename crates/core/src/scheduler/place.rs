@@ -14,6 +14,8 @@ use crate::model::machine::Machine;
 /// Why a gang was not placed, in workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Miss {
+    /// Which job of the unit it is about, by its place in the unit.
+    pub member: usize,
     /// Workers that the allowed nodes hold together.
     pub placeable: u32,
     /// Set when that would be enough but no single domain of this level holds all.
@@ -59,8 +61,8 @@ pub fn place_gang(
     }
     let require = spec.topology.require.unwrap_or(Level::Cluster);
     for level in levels(spec, require) {
-        if let Some(shares) = search.at_level(level) {
-            return Ok(search.take(shares));
+        if let Some(places) = search.at_level(level).and_then(|shares| search.take(shares)) {
+            return Ok(places);
         }
     }
     Err(search.miss(placeable, Some(require)))
@@ -333,8 +335,10 @@ impl Search<'_, '_> {
         Some(fill(&caps, need / slice)?.into_iter().map(|(i, n)| (i, n * slice)).collect())
     }
 
-    /// Takes the shares on the draft. Shares come in the order of the fabric, so ranks follow it.
-    fn take(&mut self, mut shares: Vec<Share>) -> Vec<Place> {
+    /// Takes the shares on the draft. Shares come in the order of the fabric, so ranks follow it. `None`, and nothing
+    /// taken, if the islands of a part do not hold its slices.
+    fn take(&mut self, mut shares: Vec<Share>) -> Option<Vec<Place>> {
+        let mark = self.draft.mark();
         let cluster = self.draft.cluster;
         shares.sort_by_key(|share| {
             let leaf = cluster.node(share.node).leaf;
@@ -346,8 +350,11 @@ impl Search<'_, '_> {
             self.draft.take_all(&chosen);
             places.extend(chosen);
         }
-        assert_eq!(places.len(), self.workers as usize, "a gang is placed whole or not at all");
-        places
+        if places.len() != self.workers as usize {
+            self.draft.undo_to(mark);
+            return None;
+        }
+        Some(places)
     }
 
     fn place_share(&self, share: &Share) -> Vec<Place> {
@@ -362,7 +369,10 @@ impl Search<'_, '_> {
             let cell = if slice == share.workers && self.spec.topology.ranks_per_island.is_none() {
                 share.cell
             } else {
-                self.island_cell(machine, &room, share, slice)
+                match self.island_cell(machine, &room, share, slice) {
+                    Some(cell) => cell,
+                    None => break,
+                }
             };
             let chosen = fit::place_workers(machine, share.node, &room, &self.spec.shape, cell, slice);
             let Some(chosen) = chosen else { break };
@@ -373,22 +383,21 @@ impl Search<'_, '_> {
     }
 
     /// The island with the fewest free GPUs that still holds a slice; on islands that span nodes all of them.
-    fn island_cell(&self, machine: &Machine, room: &super::room::Room, share: &Share, slice: u32) -> Cell {
+    fn island_cell(&self, machine: &Machine, room: &super::room::Room, share: &Share, slice: u32) -> Option<Cell> {
         if spans_nodes(machine) {
-            return share.cell;
+            return Some(share.cell);
         }
         machine
             .islands
             .iter()
-            .map(|island| Cell { gpus: island.gpus & share.cell.gpus, socket: None })
+            .map(|island| Cell { gpus: island.gpus & share.cell.gpus, socket: share.cell.socket })
             .filter(|cell| fit::capacity(machine, room, &self.spec.shape, *cell) >= slice)
             .min_by_key(|cell| ((room.gpus & cell.gpus).count_ones(), cell.gpus.trailing_zeros()))
-            .unwrap_or(share.cell)
     }
 
     fn miss(&self, placeable: u32, level: Option<Level>) -> Miss {
         let (best, best_gpus, best_domain) = self.best_domain(level.unwrap_or(Level::Cluster));
-        Miss { placeable, level, best, best_domain, best_gpus }
+        Miss { member: 0, placeable, level, best, best_domain, best_gpus }
     }
 
     /// The domain of `level` that holds most workers (of equals the one with most free GPUs).

@@ -6,6 +6,7 @@
 use super::filter::Pick;
 use super::fit::{self, Cell};
 use super::{Held, Session, Unit, within_node};
+use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, StopWhy, Worker};
@@ -25,7 +26,7 @@ struct Victim<'a> {
     cost: u128,
     lost_gpu_ms: u64,
     /// Of equals the youngest leaves first.
-    submitted_at: Time,
+    youngest: (Time, JobId),
     grace: Span,
 }
 
@@ -71,14 +72,24 @@ fn weight(job: &Job) -> u128 {
 impl<'a> Session<'a> {
     /// Stops the cheapest victims and claims their devices for the unit; `None` if it may not or that would not help.
     pub fn preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
+        if self.frees_by_itself(unit) {
+            return None;
+        }
         let victims = self.victims_for(unit);
         let plan = self.plan(unit, &victims)?;
         Some(self.commit(unit, &victims, plan))
     }
 
+    /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
+    fn frees_by_itself(&mut self, unit: &Unit<'a>) -> bool {
+        let leaves = |held: &&Held| self.leaving.contains(&held.job) || is_stopping(self.cluster, held.job);
+        let last = self.ends.iter().filter(leaves).map(|held| held.end).max();
+        last.is_some_and(|by| self.placed_at(unit, by).is_some())
+    }
+
     fn victims_for(&self, unit: &Unit<'a>) -> Vec<Victim<'a>> {
         let legal = |job: &Job| unit.iter().all(|claimant| may_evict(self, &claimant.spec, job));
-        let live = |job: &Job| job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
+        let live = |job: &Job| stays(self, job);
         let mut groups: BTreeMap<&str, Vec<&'a Job>> = BTreeMap::new();
         let mut gangs: Vec<Vec<&'a Job>> = Vec::new();
         for job in self.cluster.jobs.values().map(AsRef::as_ref).filter(|job| live(job)) {
@@ -123,7 +134,7 @@ impl<'a> Session<'a> {
             places: attempts.flat_map(|attempt| attempt.live().map(|worker| worker.place.clone())).collect(),
             cost: jobs.iter().map(|job| cost(job, self.now)).sum(),
             lost_gpu_ms: jobs.iter().fold(0, |sum, job| sum.saturating_add(lost_gpu_ms(job, self.now))),
-            submitted_at: jobs.iter().map(|job| job.submitted_at).max().unwrap_or_default(),
+            youngest: jobs.iter().map(|job| (job.submitted_at, job.id)).max().unwrap_or_default(),
             grace: jobs.iter().map(|job| job.spec.checkpoint.grace).max().unwrap_or_default(),
             part: None,
             jobs,
@@ -201,7 +212,7 @@ impl<'a> Session<'a> {
         let mut others: Vec<usize> = (0..victims.len())
             .filter(|i| !chosen.contains(i) && victims[*i].places.iter().any(|place| domain.contains(&place.node)))
             .collect();
-        others.sort_by_key(|i| std::cmp::Reverse((victims[*i].cost, std::cmp::Reverse(victims[*i].submitted_at))));
+        others.sort_by_key(|i| std::cmp::Reverse((victims[*i].cost, std::cmp::Reverse(victims[*i].youngest))));
         while !self.fits_without(unit, victims, &chosen) {
             chosen.insert(others.pop()?);
         }
@@ -211,7 +222,7 @@ impl<'a> Session<'a> {
     /// Puts back everyone without whom the unit still fits, the most expensive and the most senior first.
     fn prune(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], mut chosen: BTreeSet<usize>) -> Option<Plan> {
         let mut order: Vec<usize> = chosen.iter().copied().collect();
-        order.sort_by_key(|i| (std::cmp::Reverse(victims[*i].cost), victims[*i].submitted_at, *i));
+        order.sort_by_key(|i| (std::cmp::Reverse(victims[*i].cost), victims[*i].youngest, *i));
         for index in order {
             chosen.remove(&index);
             if !self.fits_without(unit, victims, &chosen) {
@@ -265,10 +276,11 @@ impl<'a> Session<'a> {
             self.steps.push(Step::Shrink { job, attempt, ranks, claimant: unit[0].id });
             stopped.push((job, attempt));
         }
-        let freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
+        let mut freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
         for (job, places) in unit.iter().zip(plan.places) {
-            self.hold_back(&places, &freed);
+            self.hold_back(&places, &mut freed);
+            self.promised.insert(job.id);
             self.charge(job);
             let (end, assumed) = self.expected_end(job, deadline);
             self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
@@ -276,6 +288,8 @@ impl<'a> Session<'a> {
             self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
             lost_gpu_ms = 0;
         }
+        self.leaving.extend(stopped.iter().map(|(job, _)| *job));
+        self.claiming.extend(unit.iter().map(|job| job.id));
         Blocker::Yielding { victims: stopped.len() as u32, deadline }
     }
 
@@ -289,6 +303,15 @@ impl<'a> Session<'a> {
             self.ends.push(Held { end: by, assumed: false, job, places: victim.places.clone() });
         }
     }
+}
+
+/// Whether the job holds devices and nobody told it to leave yet.
+fn stays(session: &Session<'_>, job: &Job) -> bool {
+    job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none()) && !session.leaving.contains(&job.id)
+}
+
+fn is_stopping(cluster: &Cluster, id: JobId) -> bool {
+    cluster.job(id).and_then(|job| job.attempt.as_ref()).is_some_and(|attempt| attempt.stopping().is_some())
 }
 
 fn by_node(victims: &[Victim<'_>]) -> BTreeMap<NodeId, Vec<usize>> {
@@ -319,7 +342,7 @@ struct Offer {
     victims: Vec<usize>,
     gain: u32,
     cost: u128,
-    youngest: Time,
+    youngest: (Time, JobId),
 }
 
 impl<'s, 'a> Estimate<'s, 'a> {
@@ -408,14 +431,14 @@ impl<'s, 'a> Estimate<'s, 'a> {
     }
 
     /// Cost for each GPU (or CPU) freed on the node, then the youngest first.
-    fn per_freed(&self, index: usize, node: NodeId) -> (u128, std::cmp::Reverse<Time>, usize) {
+    fn per_freed(&self, index: usize, node: NodeId) -> (u128, std::cmp::Reverse<(Time, JobId)>, usize) {
         let freed: u64 = self
             .places_on(index, node)
             .map(|place| if self.spec.shape.gpus > 0 { place.gpus.count_ones() } else { place.cpus.count() })
             .map(u64::from)
             .sum();
         let victim = &self.victims[index];
-        (victim.cost / u128::from(freed.max(1)), std::cmp::Reverse(victim.submitted_at), index)
+        (victim.cost / u128::from(freed.max(1)), std::cmp::Reverse(victim.youngest), index)
     }
 
     fn places_on(&self, index: usize, node: NodeId) -> impl Iterator<Item = &Place> {
@@ -436,15 +459,13 @@ impl<'s, 'a> Estimate<'s, 'a> {
         }
         let gain = self.capacity(node, &room_without(&taken)) - before;
         let cost = taken.iter().map(|i| self.victims[*i].cost).sum();
-        let youngest = taken.iter().map(|i| self.victims[*i].submitted_at).max().unwrap_or_default();
+        let youngest = taken.iter().map(|i| self.victims[*i].youngest).max().unwrap_or_default();
         Offer { victims: taken, gain, cost, youngest }
     }
 }
 
 /// The running jobs that the unit could legally stop, and whether stopping all of them would help; for `why`.
 pub fn legal_victims(session: &Session<'_>, claimant: &JobSpec) -> (usize, u64) {
-    let legal = session.cluster.jobs.values().filter(|job| {
-        job.attempt.as_ref().is_some_and(|a| a.stopping().is_none()) && may_evict(session, claimant, job)
-    });
+    let legal = session.cluster.jobs.values().filter(|job| stays(session, job) && may_evict(session, claimant, job));
     legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().gpus))
 }

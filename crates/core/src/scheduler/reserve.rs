@@ -18,6 +18,8 @@ pub struct Reserved {
     pub reservation: Reservation,
     /// Memory that comes free on its devices by its start, by node and socket.
     freed: BTreeMap<(NodeId, u8), u64>,
+    /// How much of that it needs.
+    covered: BTreeMap<(NodeId, u8), u64>,
     /// When its job is expected to end.
     end: Time,
 }
@@ -39,7 +41,7 @@ impl<'a> Session<'a> {
     pub fn hold_back_reservations(&mut self, end: Time) {
         let reserved = std::mem::take(&mut self.reserved);
         for one in reserved.iter().filter(|one| one.reservation.start < end) {
-            self.hold_back(&one.reservation.places, &one.freed);
+            self.hold_back(&one.reservation.places, &mut one.freed.clone());
         }
         self.reserved = reserved;
     }
@@ -72,13 +74,13 @@ impl<'a> Session<'a> {
     }
 
     /// Where the unit would be at `at`, when all that is expected to end by then has ended.
-    fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
+    pub fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
         let gone: Vec<Place> =
             self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter().cloned()).collect();
         self.draft.give_all(&gone);
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
-        let claimed = self.ends.iter().filter(|held| held.end > at && self.cluster.claims.contains_key(&held.job));
+        let claimed = self.ends.iter().filter(|held| held.end > at && self.promised.contains(&held.job));
         let kept: Vec<Place> = reserved
             .flat_map(|reserved| reserved.reservation.places.iter())
             .chain(claimed.flat_map(|held| held.places.iter()))
@@ -90,17 +92,30 @@ impl<'a> Session<'a> {
         found
     }
 
+    /// Memory that comes free by `start` for earlier reservations and claims which then still hold it.
+    fn spoken_for(&self, start: Time) -> impl Iterator<Item = ((NodeId, u8), u64)> {
+        let reserved = self.reserved.iter().filter(move |one| one.end > start);
+        let claimed = self.ends.iter().filter(move |held| held.end > start && self.promised.contains(&held.job));
+        let claimed = memory_of(claimed.flat_map(|held| held.places.iter()));
+        reserved.flat_map(|one| one.covered.iter().map(|(at, bytes)| (*at, *bytes))).chain(claimed)
+    }
+
     fn record(&mut self, unit: &Unit<'a>, start: Time, places: Vec<Vec<Place>>) {
         for (job, places) in unit.iter().zip(places) {
             let ending = self.ends.iter().filter(|held| held.end <= start);
             let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
             let there = ending.clone().flat_map(|held| held.places.iter()).filter(|p| nodes.contains(&p.node));
-            let freed = memory_of(there);
+            let mut freed = memory_of(there);
+            self.spoken_for(start).for_each(|(at, bytes)| {
+                freed.entry(at).and_modify(|coming| *coming = coming.saturating_sub(bytes));
+            });
+            let mut covered = memory_of(places.iter());
+            covered.iter_mut().for_each(|(at, need)| *need = (*need).min(freed.get(at).copied().unwrap_or(0)));
             let conditional =
                 ending.clone().any(|held| held.assumed && held.places.iter().any(|place| nodes.contains(&place.node)));
             let end = self.expected_end(job, start).0;
             let reservation = Reservation { job: job.id, start, places, conditional };
-            self.reserved.push(Reserved { reservation, freed, end });
+            self.reserved.push(Reserved { reservation, freed, covered, end });
         }
     }
 }

@@ -38,6 +38,11 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
 
 /// What would be said about a job that is not submitted: as if it came last of its class.
 pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
+    if let Err((field, why)) = spec.check() {
+        let summary = format!("cannot be accepted: {field}: {why}");
+        let job = Job::new(JobId(cluster.next_job.max(1)), spec.clone(), Default::default(), now);
+        return Why { summary, satisfiable: false, ..not_waiting(&job) };
+    }
     let mut with = cluster.clone();
     let id = JobId(cluster.next_job.max(1));
     with.jobs.insert(id, Arc::new(Job::new(id, spec.clone(), Default::default(), now)));
@@ -74,11 +79,14 @@ fn not_waiting(job: &Job) -> Why {
 
 fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &'a Job) -> Why {
     let unit = &units[turn];
+    // What is tried out here is not work of the decision.
+    let work = session.draft.work;
     let never = session.unsatisfiable(unit);
     let gates = gates(&mut session, unit, job, never.as_deref());
     let nodes = count_nodes(&session, &job.spec);
     let would_start_now = try_changes(&mut session, unit, job, never.is_some());
     let steps_before = session.steps.len();
+    session.draft.work = work;
     session.consider(unit);
     let blocker = session.blocked.get(&job.id).cloned();
     let reason = blocker.as_ref().map(Blocker::reason);
@@ -113,7 +121,7 @@ fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &
 fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Option<&str>) -> Vec<Gate> {
     let gate = |gate: &str, passed: bool, text: String| Gate { gate: gate.to_string(), passed, text };
     let mut gates = Vec::new();
-    let closed = order::closed_gate(session.cluster, job, session.now);
+    let closed = order::closed_gate(&session.groups, job, session.now);
     gates.push(match &closed {
         Some(blocker) => gate("conditions", false, blocker.to_string()),
         None => gate("conditions", true, "not held, nothing to wait for, time to begin reached".to_string()),
@@ -130,8 +138,8 @@ fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Op
     session.draft.undo_to(mark);
     gates.push(match &alone {
         Ok(_) => gate("resources", true, "all workers fit on what is free".to_string()),
-        Err(miss) if miss.level.is_some() => gate("topology", false, topology_text(&job.spec, miss)),
-        Err(miss) => gate("resources", false, session.short_of(&job.spec, miss).to_string()),
+        Err(miss) if miss.level.is_some() => gate("topology", false, topology_text(&unit[miss.member].spec, miss)),
+        Err(miss) => gate("resources", false, session.short_of(&unit[miss.member].spec, miss).to_string()),
     });
     if alone.is_ok() && !session.reserved.is_empty() {
         let text = match session.reserved.first() {
@@ -147,12 +155,15 @@ fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Op
 }
 
 fn queue_gates<'a>(session: &Session<'a>, unit: &Unit<'a>, job: &'a Job) -> Vec<Gate> {
-    let over = session.over_limit(unit);
+    let claimed = session.cluster.claims.contains_key(&job.id);
+    let over = if claimed { session.claim_over_limit(unit) } else { session.over_limit(unit) };
     ancestry(&job.spec.queue)
         .filter_map(|path| {
             let limit = session.cluster.queues.get(path)?.limit;
             let used = session.queue_used.get(path).copied().unwrap_or_default();
             let asks = job.spec.total();
+            // A claim is charged already.
+            let used = if claimed { used.minus(asks).unwrap_or_default() } else { used };
             let parts = [("gpus", limit.gpus), ("cpus", limit.cpus), ("memory_bytes", limit.memory_bytes)];
             let words: Vec<String> = parts
                 .into_iter()
@@ -216,7 +227,7 @@ fn room_verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, Stri
 
 /// Changes to the request, each tried on the draft beside the reservations of those who go first.
 fn try_changes<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: bool) -> Vec<String> {
-    if unit.len() > 1 || order::closed_gate(session.cluster, job, session.now).is_some() {
+    if unit.len() > 1 || order::closed_gate(&session.groups, job, session.now).is_some() {
         return Vec::new();
     }
     let spec = &*job.spec;

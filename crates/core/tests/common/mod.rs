@@ -74,6 +74,17 @@ impl Lab {
 
     /// One round of what agents do at once: prepare, run, stop.
     pub fn obey(&mut self) -> bool {
+        let reports = self.due_reports();
+        let moved = !reports.is_empty();
+        for (node, report) in reports {
+            self.apply(Input::Report { node, report });
+            self.assert_rules();
+        }
+        moved
+    }
+
+    /// What obedient agents would report next.
+    pub fn due_reports(&self) -> Vec<(NodeId, Report)> {
         let mut reports = Vec::new();
         for job in self.cluster.jobs.values() {
             let Some(attempt) = &job.attempt else { continue };
@@ -94,12 +105,7 @@ impl Lab {
                 reports.push((worker.place.node, report));
             }
         }
-        let moved = !reports.is_empty();
-        for (node, report) in reports {
-            self.apply(Input::Report { node, report });
-            self.assert_rules();
-        }
-        moved
+        reports
     }
 
     /// Every rank of a running job ends with code 0.

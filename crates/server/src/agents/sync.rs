@@ -2,7 +2,7 @@
 use super::relay::Relays;
 use crate::api::{App, JsonBody, Problem, accept_upgrade, take_upgrade};
 use crate::auth::AgentCaller;
-use crate::cycle::View;
+use crate::cycle::{Contact, View};
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -10,6 +10,8 @@ use ganger_core::lifecycle::input::{Input, NodePlacement, NodeSpec};
 use ganger_core::lifecycle::orders;
 use ganger_core::model::ids::NodeId;
 use ganger_core::model::wire::agent::{RegisterReply, RegisterRequest, StreamAsk, SyncReply, SyncRequest};
+use ganger_core::model::{Span, Time};
+use ganger_runtime::clock::unix_ms;
 use std::time::Duration;
 
 /// Reports that gathered while the server was away come in one piece.
@@ -23,11 +25,15 @@ pub(crate) async fn register(
     _caller: AgentCaller,
     JsonBody(request): JsonBody<RegisterRequest>,
 ) -> Result<Json<RegisterReply>, Problem> {
-    let RegisterRequest { node, machine, address, boot_id, labels, pool, leaf, version, peer_address: _ } = request;
+    let RegisterRequest { node, machine, address, boot_id, labels, pool, leaf, peer_address, version } = request;
     tracing::info!(node, version, address, profile = machine.profile, "an agent registers");
+    let name = node.clone();
     let placement = NodePlacement { leaf, spine: None, pool, labels };
     let spec = NodeSpec { name: node, machine, placement, address, boot_id };
     let applied = app.cycle.apply(Input::Register(Box::new(spec))).await?;
+    let peers = app.peers.clone();
+    let noted = tokio::task::spawn_blocking(move || peers.note(&name, peer_address)).await;
+    noted.map_err(|_| Problem::internal("the agent's address could not be noted"))??;
     let cluster = &applied.view.cluster;
     Ok(Json(RegisterReply { term: cluster.term, lease_ms: cluster.policy.lease.0 }))
 }
@@ -39,7 +45,9 @@ pub(crate) async fn sync(
 ) -> Result<Json<SyncReply>, Problem> {
     let node = registered(&app.cycle.view(), &request)?;
     let brought_reports = !request.reports.is_empty();
-    let synced = app.cycle.sync(node, request.reports).await?;
+    let contact =
+        Contact { vouched: vouched(&app.cycle.view(), &request), witness: request.witness, reports: request.reports };
+    let synced = app.cycle.sync(node, contact).await?;
     let seen = (request.term_seen, request.generation_seen);
     let wait = Duration::from_millis(request.wait_ms).min(LONGEST_WAIT);
     let streams = if !synced.all_stored {
@@ -51,7 +59,10 @@ pub(crate) async fn sync(
     } else {
         until_news(&app, node, seen, wait).await
     };
-    Ok(Json(reply(&app.cycle.view(), node, synced.acknowledged, streams)))
+    let view = app.cycle.view();
+    let mut reply = reply(&view, node, synced.acknowledged, streams);
+    reply.peers = app.peers.news(&view.cluster, node, request.peers_seen);
+    Ok(Json(reply))
 }
 
 /// A node whose agent runs on another boot than the registered one must say so first.
@@ -70,6 +81,12 @@ fn registered(view: &View, request: &SyncRequest) -> Result<NodeId, Problem> {
         return Err(Problem::conflict("register_first", text));
     }
     Ok(node.id)
+}
+
+/// For whom the agent vouched, and until when. A name that is not known here has no ranks to give away.
+fn vouched(view: &View, request: &SyncRequest) -> Vec<(NodeId, Time)> {
+    let known = request.vouched.iter().filter_map(|vouch| Some((view.cluster.node_named(&vouch.node)?.id, vouch)));
+    known.map(|(node, vouch)| (node, Time(unix_ms()) + Span(vouch.remaining_ms))).collect()
 }
 
 /// Waits until the node's orders differ from those seen or a stream is asked for; at most for `wait`.
@@ -97,10 +114,11 @@ async fn until_news(app: &App, node: NodeId, seen: (u64, u64), wait: Duration) -
 
 fn reply(view: &View, node: NodeId, acknowledged: u64, streams: Vec<StreamAsk>) -> SyncReply {
     let cluster = &view.cluster;
+    let revoked = cluster.node(node).revoked_at.is_some();
     SyncReply {
         term: cluster.term,
         generation: cluster.node(node).generation,
-        lease_ms: cluster.policy.lease.0,
+        lease_ms: if revoked { 0 } else { cluster.policy.lease.0 },
         acknowledged,
         orders: orders(cluster, node),
         streams,

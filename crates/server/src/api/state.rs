@@ -1,6 +1,6 @@
 //! What every handler can reach.
 use super::Problem;
-use crate::agents::Relays;
+use crate::agents::{PeerBook, Relays};
 use crate::cycle::Cycle;
 use crate::store::{Reader, StoreError};
 use ganger_runtime::shutdown::Shutdown;
@@ -14,6 +14,7 @@ pub struct App {
     pub cycle: Cycle,
     pub reader: Reader,
     pub relays: Arc<Relays>,
+    pub peers: Arc<PeerBook>,
     pub tasks: Tasks,
     pub shutdown: Shutdown,
     /// Whether the superuser may submit jobs.

@@ -12,10 +12,10 @@ pub use board::{Bell, Board, DecisionRecord, Metrics, View};
 use crate::store::{Store, StoreError, TokenChange, TokenRecord};
 use decider::Decider;
 use ganger_core::lifecycle::input::{Input, Refusal};
-use ganger_core::model::Cluster;
 use ganger_core::model::decision::Decision;
 use ganger_core::model::ids::{JobId, NodeId};
 use ganger_core::model::wire::agent::NumberedReport;
+use ganger_core::model::{Cluster, Time};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -47,6 +47,24 @@ pub struct Applied {
     pub view: Arc<View>,
 }
 
+/// What an agent brings with one request.
+#[derive(Debug, Clone)]
+pub struct Contact {
+    /// Peers that it vouched for, and until when.
+    pub vouched: Vec<(NodeId, Time)>,
+    /// Whether it counts among the agents heard from.
+    pub witness: bool,
+    /// Oldest first.
+    pub reports: Vec<NumberedReport>,
+}
+
+impl From<Vec<NumberedReport>> for Contact {
+    /// Of an agent that was never out of contact.
+    fn from(reports: Vec<NumberedReport>) -> Contact {
+        Contact { vouched: Vec::new(), witness: true, reports }
+    }
+}
+
 /// What became of an agent's reports.
 #[derive(Debug, Clone)]
 pub struct Synced {
@@ -60,7 +78,7 @@ type Reply<T> = oneshot::Sender<Result<T, CycleError>>;
 
 enum Command {
     Apply { input: Input, reply: Reply<Applied> },
-    Sync { node: NodeId, reports: Vec<NumberedReport>, reply: Reply<Synced> },
+    Sync { node: NodeId, contact: Contact, reply: Reply<Synced> },
     Token { change: TokenChange, reply: Reply<()> },
     Decided { decision: Box<Decision>, from: Arc<Cluster>, took_us: u64 },
     Stop,
@@ -112,8 +130,8 @@ impl Cycle {
     }
 
     /// An agent was heard, with what it has to report; answers when that is stored.
-    pub async fn sync(&self, node: NodeId, reports: Vec<NumberedReport>) -> Result<Synced, CycleError> {
-        self.ask(|reply| Command::Sync { node, reports, reply }).await
+    pub async fn sync(&self, node: NodeId, contact: Contact) -> Result<Synced, CycleError> {
+        self.ask(|reply| Command::Sync { node, contact, reply }).await
     }
 
     /// Adds, replaces or removes a token; answers when that is stored and in force.

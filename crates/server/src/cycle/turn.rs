@@ -4,7 +4,7 @@
 //! commit fails the copy is thrown away and the published state taken back, except that agents were heard.
 use super::clock::Clock;
 use super::decider::Decider;
-use super::{Applied, Board, Command, CycleError, DecisionRecord, Metrics, Reply, Synced, View};
+use super::{Applied, Board, Command, Contact, CycleError, DecisionRecord, Metrics, Reply, Synced, View};
 use crate::store::{Batch, LoggedInput, Store, StoreError, TokenChange, TokenRecord};
 use ganger_core::lifecycle::input::{Dirty, Effects, Input, Refusal};
 use ganger_core::lifecycle::{self};
@@ -142,7 +142,7 @@ impl Turns {
         for command in commands {
             match command {
                 Command::Apply { input, reply } => self.on_apply(&mut turn, input, reply, now),
-                Command::Sync { node, reports, reply } => self.on_sync(&mut turn, node, reports, reply, now),
+                Command::Sync { node, contact, reply } => self.on_sync(&mut turn, node, contact, reply, now),
                 Command::Token { change, reply } => {
                     turn.batch.tokens.push(change);
                     turn.answers.push(Answer::Token { reply });
@@ -182,20 +182,19 @@ impl Turns {
         }
     }
 
-    fn on_sync(
-        &mut self,
-        turn: &mut Turn,
-        node: NodeId,
-        reports: Vec<NumberedReport>,
-        reply: Reply<Synced>,
-        now: Time,
-    ) {
-        if let Err(refusal) = self.apply(turn, Input::Heard { node }, now) {
+    fn on_sync(&mut self, turn: &mut Turn, node: NodeId, contact: Contact, reply: Reply<Synced>, now: Time) {
+        for (node, until) in contact.vouched {
+            if let Err(refusal) = self.apply(turn, Input::Vouched { node, until }, now) {
+                tracing::warn!(%node, %refusal, "a vouch was refused");
+            }
+        }
+        let heard = if contact.witness { Input::Heard { node } } else { Input::Doubtful { node } };
+        if let Err(refusal) = self.apply(turn, heard, now) {
             return drop(reply.send(Err(refusal.into())));
         }
         let known = turn.acknowledged.get(&node).or(self.acknowledged.get(&node)).copied().unwrap_or(0);
         let mut upto = known;
-        for NumberedReport { number, report } in reports {
+        for NumberedReport { number, report } in contact.reports {
             if number <= upto {
                 continue;
             }
@@ -339,7 +338,7 @@ impl Turns {
         }
         for node in std::mem::take(&mut self.heard_unpublished).into_keys() {
             // For a silent node being heard has effects, which cannot be stored now; then it waits.
-            if self.cluster.node(node).health.state != HealthState::Ready {
+            if self.cluster.nodes.get(node.index()).is_none_or(|node| node.health.state != HealthState::Ready) {
                 continue;
             }
             let heard = lifecycle::apply(&mut self.cluster, Input::Heard { node }, now);

@@ -164,11 +164,9 @@ impl Agent {
             labels: Default::default(),
             pool: None,
             leaf: None,
+            peer_address: Some(format!("{}:9", self.node)),
             version: "test".to_string(),
         };
-        // Later fields of the protocol have defaults.
-        let mut request = serde_json::to_value(request).unwrap();
-        request.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         self.client.post("/v1/agent/register", &request).await
     }
 
@@ -185,6 +183,9 @@ impl Agent {
             generation_seen: self.generation,
             reports: self.unacknowledged.clone(),
             wait_ms,
+            vouched: Vec::new(),
+            witness: true,
+            peers_seen: 0,
         }
     }
 

@@ -145,7 +145,7 @@ fn cluster(world: &World, check: &ClusterCheck) -> (bool, String) {
         }
         ClusterCheck::Frag { op, millionths } => {
             let (scattered, free) = free_gpus(world);
-            let part = if free == 0 { 0 } else { scattered.saturating_mul(1_000_000) / free };
+            let part = scattered.saturating_mul(1_000_000).checked_div(free).unwrap_or(0);
             (op.holds(part.cmp(millionths)), format!("frag={}.{:02}%", part / 10_000, part / 100 % 100))
         }
         ClusterCheck::LostGpuHours { op, gpu_ms } => {

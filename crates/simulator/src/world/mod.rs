@@ -18,6 +18,7 @@ use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::Cluster;
 use ganger_core::model::ids::{JobId, NodeId};
 use ganger_core::model::job::{Job, JobSpec, Owner};
+use ganger_core::model::report::Report;
 use ganger_core::model::time::{Span, Time};
 use ganger_core::scheduler;
 use gangs::{Due, Gang, SimulatedJob};
@@ -30,6 +31,8 @@ use training::WorkPlan;
 const BEATS_PER_LEASE: u64 = 6;
 /// After so many rounds at one moment something goes in circles.
 const MOST_ROUNDS: usize = 1_000;
+/// So many reports are kept for replays.
+const REPORTS_KEPT: usize = 64;
 /// By whom the world's statements are made.
 pub const OPERATOR: &str = "scenario";
 
@@ -66,6 +69,8 @@ pub struct World {
     names: BTreeMap<String, JobId>,
     lost_gpu_ms: u64,
     trace: Vec<TraceLine>,
+    /// The newest reports that were sent, for replays.
+    recent_reports: Vec<(NodeId, Report)>,
     broken: Vec<Broken>,
     /// What the last check found: told once, not at every moment that it lasts.
     found_before: BTreeSet<(u8, String)>,
@@ -86,6 +91,7 @@ impl Default for World {
             names: BTreeMap::new(),
             lost_gpu_ms: 0,
             trace: Vec::new(),
+            recent_reports: Vec::new(),
             broken: Vec::new(),
             found_before: BTreeSet::new(),
         }
@@ -108,6 +114,16 @@ impl World {
 
     pub fn broken(&self) -> &[Broken] {
         &self.broken
+    }
+
+    /// What each rank on the node holds, as its processes know it: by job, attempt and rank.
+    pub fn processes(&self, node: NodeId) -> &BTreeMap<Key, agent::Held> {
+        &self.agents[node.index()].ranks
+    }
+
+    /// The newest reports that agents sent, oldest first, each with its node.
+    pub fn recent_reports(&self) -> &[(NodeId, Report)] {
+        &self.recent_reports
     }
 
     /// Work that was done and had to be done again, in GPU-milliseconds.
@@ -256,18 +272,22 @@ impl World {
 
     fn scheduler_acts(&mut self) -> bool {
         let decision = scheduler::decide(&self.cluster, self.now);
-        let idle = decision.steps.is_empty();
+        let steps = decision.steps.clone();
+        let idle = steps.is_empty();
         if idle && self.is_known(&decision) {
             return false;
         }
         if let Err(refusal) = self.apply(Input::Decided(Box::new(decision))) {
-            self.breaks(9, format!("a fresh decision was refused: {refusal}"));
+            self.breaks(9, format!("a fresh decision was refused: {refusal}: {steps:?}"));
             return false;
         }
         if !idle {
             let again = scheduler::decide(&self.cluster, self.now).steps;
             if !again.is_empty() {
-                self.breaks(9, format!("decide on its own result changes something: {again:?}"));
+                self.breaks(
+                    9,
+                    format!("decide on its own result changes something: after {steps:?} it wants {again:?}"),
+                );
             }
         }
         true
@@ -313,10 +333,13 @@ impl World {
             let node = NodeId(index as u32);
             self.contact(node);
             for report in std::mem::take(&mut self.agents[index].reports) {
+                self.recent_reports.push((node, report.clone()));
                 self.observe(Input::Report { node, report });
             }
             sent = true;
         }
+        let old = self.recent_reports.len().saturating_sub(REPORTS_KEPT);
+        self.recent_reports.drain(..old);
         sent
     }
 

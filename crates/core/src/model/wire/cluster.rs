@@ -4,9 +4,10 @@
 //! and checked; nothing places by bandwidth yet, so it changes no placement. `settings` holds scheduler settings by
 //! the names of [`crate::model::policy`].
 use super::job::{FieldError, Findings};
-use crate::lifecycle::input::{NodePlacement, QueueSpec};
 use crate::model::amounts::{Limit, parse_bandwidth, parse_bytes};
+use crate::model::cluster::NodePlacement;
 use crate::model::policy::Policy;
+use crate::model::queue::QueueSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,260 @@
+//! How long one decision takes on 4,000 × 8 GPUs that are nearly full and fragmented, from a cold start: every run builds
+//! its index from the bare cluster. Prints a table; the bars are those of the design. Run it with
+//! `cargo bench -p ganger-core`; a word after `--` runs only the rows that contain it.
+use ganger_core::lifecycle::input::NodeSpec;
+use ganger_core::lifecycle::{Effects, Input, apply};
+use ganger_core::model::cluster::NodePlacement;
+use ganger_core::model::cpuset::CpuSet;
+use ganger_core::model::decision::{Decision, Step};
+use ganger_core::model::job::{
+    CheckpointPolicy, Gang, JobSpec, Level, Owner, Place, Priority, Shape, TopologyWish, WorkerPhase,
+};
+use ganger_core::model::machine::Machine;
+use ganger_core::model::machine::profiles::profile;
+use ganger_core::model::report::Report;
+use ganger_core::model::{AttemptNo, Cluster, JobId, NodeId, Span, Time};
+use ganger_core::scheduler::decide;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const NODES: u32 = 4_000;
+const NODES_PER_LEAF: u32 = 32;
+const LEAVES_PER_SPINE: u32 = 16;
+const YIELDING_JOBS: u32 = 2_000;
+const RUNS: usize = 100;
+const NOW: Time = Time(1_000_000_000_000);
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    println!("{:<52} {:>10} {:>10} {:>10}  {:>8} {:>9}", "one decision", "p50", "p99", "bar (p99)", "steps", "work");
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|word| name.contains(word.as_str()));
+    let roomy = Plant { spare_nodes: 100, holes: 36 }.grow();
+    let tight = Plant { spare_nodes: 0, holes: 4 }.grow();
+    for (shape, workers, gpus) in [("64 x 8", 64, 8), ("512 x 1", 512, 1)] {
+        for require in [None, Some(Level::Spine)] {
+            let tie = require.map_or(String::new(), |level| format!(", one {level}"));
+            let name = format!("place {shape}{tie}");
+            if wanted(&name) {
+                let spec = JobSpec { topology: tied(require), ..gang("asks", Priority::P0, workers, gpus) };
+                let decision = row(&name, &with(&roomy, [spec]), Duration::from_millis(10), RUNS);
+                assert!(matches!(decision.steps[..], [Step::Start { .. }]), "{name}: it is placed");
+            }
+            let name = format!("preempt for {shape}{tie}");
+            if wanted(&name) {
+                let spec = JobSpec { topology: tied(require), ..gang("asks", Priority::P0, workers, gpus) };
+                let decision = row(&name, &with(&tight, [spec]), Duration::from_millis(100), RUNS);
+                assert!(matches!(decision.steps[..], [Step::Stop { .. }, .., Step::Claim(_)]), "{name}: it evicts");
+            }
+        }
+    }
+    if wanted("cycle with 10,000 pending, room for some") {
+        let crowd = with(&roomy, (0..10_000).map(pending));
+        row("cycle with 10,000 pending, room for some", &crowd, Duration::from_millis(250), RUNS);
+        let crowd = with(&tight, (0..10_000).map(pending));
+        row("cycle with 10,000 pending, hardly any room", &crowd, Duration::from_millis(250), RUNS);
+    }
+}
+
+/// Times `runs` equal decisions and prints the line.
+fn row(name: &str, cluster: &Cluster, bar: Duration, runs: usize) -> Decision {
+    let now = NOW + Span::hours(1);
+    let decision = decide(cluster, now);
+    let mut times: Vec<Duration> = (0..runs)
+        .map(|_| {
+            let start = Instant::now();
+            let again = decide(cluster, now);
+            let took = start.elapsed();
+            assert_eq!(again.steps.len(), decision.steps.len());
+            took
+        })
+        .collect();
+    times.sort_unstable();
+    let at = |percent: usize| times[(times.len() * percent).div_ceil(100).saturating_sub(1)];
+    let (p50, p99) = (at(50), at(99));
+    let verdict = if p99 <= bar { "" } else { "  over the bar" };
+    let (steps, work) = (decision.steps.len(), decision.work);
+    println!("{name:<52} {p50:>10.2?} {p99:>10.2?} {bar:>10.2?}  {steps:>8} {work:>9}{verdict}");
+    decision
+}
+
+fn tied(require: Option<Level>) -> TopologyWish {
+    TopologyWish { require, ..TopologyWish::default() }
+}
+
+fn with(cluster: &Cluster, specs: impl IntoIterator<Item = JobSpec>) -> Cluster {
+    let mut cluster = cluster.clone();
+    for spec in specs {
+        submit(&mut cluster, spec);
+    }
+    cluster
+}
+
+/// One of 10,000 that wait: a mix of sizes, classes, limits and wishes.
+fn pending(index: u32) -> JobSpec {
+    let (workers, gpus) = [(1, 1), (1, 2), (1, 8), (2, 8), (4, 8), (16, 8), (64, 8), (8, 1)][index as usize % 8];
+    let priority = [Priority::P1, Priority::P2, Priority::P2, Priority::P3][index as usize / 8 % 4];
+    let hours = [1, 4, 24][index as usize / 32 % 3];
+    JobSpec {
+        topology: tied((index / 96).is_multiple_of(4).then_some(Level::Leaf)),
+        time_limit: Some(Span::hours(hours)),
+        ..gang(&format!("pending{index}"), priority, workers, gpus)
+    }
+}
+
+fn gang(name: &str, priority: Priority, workers: u32, gpus: u32) -> JobSpec {
+    JobSpec {
+        name: name.to_string(),
+        queue: "default".to_string(),
+        priority,
+        preemptible: priority == Priority::P3,
+        gang: Gang { workers, min: workers, step: workers },
+        shape: Shape { gpus, cpus: gpus, ..Shape::default() },
+        topology: TopologyWish::default(),
+        group: None,
+        pool: None,
+        time_limit: None,
+        checkpoint: CheckpointPolicy::default(),
+        retries: 0,
+        after: Vec::new(),
+        begin: None,
+        run: Default::default(),
+    }
+}
+
+/// How full the cluster is: nodes with nothing on them, and of a hundred other nodes how many miss one GPU or two.
+struct Plant {
+    spare_nodes: u32,
+    holes: u32,
+}
+
+/// Always the same numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % u64::from(bound)) as u32
+    }
+}
+
+impl Plant {
+    /// Nodes, then running jobs: 2,000 that yield, the rest normal; of one to three to a node, some over two nodes.
+    fn grow(&self) -> Cluster {
+        let mut cluster = bare_cluster();
+        let mut dice = Dice(7);
+        let mut jobs: Vec<(JobSpec, Vec<Place>)> = Vec::new();
+        let mut yielding = 0;
+        let mut node = 0;
+        while node < NODES {
+            if self.is_spare(node) {
+                node += 1;
+                continue;
+            }
+            let wide = dice.below(10) == 0 && node + 1 < NODES && !self.is_spare(node + 1);
+            let parts: &[u32] = match dice.below(4) {
+                _ if wide => &[8],
+                0 => &[4, 4],
+                1 => &[2, 6],
+                _ => &[8],
+            };
+            let mut first = 0;
+            for (index, part) in parts.iter().enumerate() {
+                let hole = if index == 0 && dice.below(100) < self.holes { 1 + dice.below(2) } else { 0 };
+                let gpus = part - hole.min(part - 1);
+                let class = if yielding < YIELDING_JOBS && dice.below(2) == 0 { Priority::P3 } else { Priority::P2 };
+                yielding += u32::from(class == Priority::P3);
+                let nodes = if wide { node..node + 2 } else { node..node + 1 };
+                let places: Vec<Place> = nodes.map(|node| place(&cluster, NodeId(node), first, gpus)).collect();
+                let spec = JobSpec {
+                    time_limit: Some(Span::hours(u64::from(2 + dice.below(40)))),
+                    ..gang(&format!("r{}", jobs.len()), class, places.len() as u32, gpus)
+                };
+                jobs.push((spec, places));
+                first += part;
+            }
+            node += if wide { 2 } else { 1 };
+        }
+        start(&mut cluster, jobs);
+        let used = cluster.queues["default"].used.gpus;
+        println!("{used} of {} GPUs held by {} jobs, {yielding} of them yield", NODES * 8, cluster.jobs.len());
+        cluster
+    }
+
+    /// Spare nodes stand apart from one another, all but a fifth of them under the second spine.
+    fn is_spare(&self, node: u32) -> bool {
+        let per_spine = NODES_PER_LEAF * LEAVES_PER_SPINE;
+        let (inside, outside) = (self.spare_nodes * 4 / 5, self.spare_nodes / 5);
+        let spread = |nodes: u32, spares: u32| spares > 0 && node % (nodes / spares) == 0;
+        if node / per_spine == 1 { spread(per_spine, inside) } else { spread(NODES - per_spine, outside) }
+    }
+}
+
+fn bare_cluster() -> Cluster {
+    let mut cluster = Cluster::new();
+    let machine = profile("dgx-h100").expect("a shipped profile");
+    for index in 0..NODES {
+        let leaf = index / NODES_PER_LEAF;
+        let placement = NodePlacement {
+            leaf: Some(format!("leaf{leaf}")),
+            spine: Some(format!("spine{}", leaf / LEAVES_PER_SPINE)),
+            ..NodePlacement::default()
+        };
+        let spec = NodeSpec {
+            name: format!("n{index}"),
+            machine: machine.clone(),
+            placement,
+            address: "10.0.0.1".to_string(),
+            boot_id: "boot".to_string(),
+        };
+        input(&mut cluster, Input::Register(Box::new(spec)));
+    }
+    cluster
+}
+
+fn place(cluster: &Cluster, node: NodeId, first: u32, gpus: u32) -> Place {
+    let machine: &Machine = &cluster.node(node).machine;
+    let mut cpus = CpuSet::default();
+    for gpu in first..first + gpus {
+        let socket = &machine.sockets[usize::from(machine.gpus[gpu as usize].socket.unwrap_or(0))];
+        let own = socket.cpus.iter().nth(gpu as usize).expect("more cores than GPUs");
+        cpus.insert(own);
+    }
+    Place { node, gpus: ((1 << gpus) - 1) << first, cpus, memory: Vec::new(), nics: 0 }
+}
+
+/// All of them at once, and running an hour after.
+fn start(cluster: &mut Cluster, jobs: Vec<(JobSpec, Vec<Place>)>) {
+    let mut steps = Vec::new();
+    for (spec, places) in jobs {
+        let job = submit(cluster, spec);
+        steps.push(Step::Start { job, attempt: AttemptNo(1), places });
+    }
+    let decision = Decision { at: NOW, based_on: cluster.version, steps, ..Decision::default() };
+    input(cluster, Input::Decided(Box::new(decision)));
+    let workers: Vec<(NodeId, JobId, ganger_core::model::Rank)> = cluster
+        .jobs
+        .values()
+        .flat_map(|job| job.attempt.iter().flat_map(|attempt| &attempt.workers).map(|w| (w.place.node, job.id, w.rank)))
+        .collect();
+    let attempt = AttemptNo(1);
+    for (node, job, rank) in &workers {
+        let report = Report::Prepared { job: *job, attempt, rank: *rank, port: 29_500 };
+        input(cluster, Input::Report { node: *node, report });
+    }
+    for (node, job, rank) in &workers {
+        input(cluster, Input::Report { node: *node, report: Report::Running { job: *job, attempt, rank: *rank } });
+    }
+    let runs = |job: &Arc<ganger_core::model::Job>| {
+        job.attempt.as_ref().is_some_and(|a| a.workers.iter().all(|w| w.phase == WorkerPhase::Running))
+    };
+    assert!(cluster.jobs.values().all(runs), "all of them run");
+}
+
+fn submit(cluster: &mut Cluster, spec: JobSpec) -> JobId {
+    let submitted = input(cluster, Input::Submit { spec: Arc::new(spec), owner: Owner::default() }).submitted;
+    submitted.expect("a number")
+}
+
+fn input(cluster: &mut Cluster, input: Input) -> Effects {
+    apply(cluster, input, NOW).expect("the input is accepted")
+}

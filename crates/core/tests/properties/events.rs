@@ -1,0 +1,156 @@
+//! What may happen: a kind and three numbers, read against the state of the moment.
+use ganger_core::lifecycle::input::QueueSpec;
+use ganger_core::model::amounts::Limit;
+use ganger_core::model::cpuset::CpuSet;
+use ganger_core::model::job::{
+    CheckpointPolicy, Dependency, DependencyKind, Exit, Gang, Group, JobSpec, Level, Priority, Shape, TopologyWish,
+};
+use ganger_core::model::report::Report;
+use ganger_core::model::{AttemptNo, Cluster, JobId, Rank, Span, Time};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    pub kind: u8,
+    pub a: u16,
+    pub b: u16,
+    pub c: u16,
+}
+
+/// Kinds below this only submit, decide, obey, finish and let time pass.
+pub const CROWD: u8 = 26;
+/// Kinds below this also cancel, hold, requeue and change settings and queues.
+pub const PEOPLE: u8 = 36;
+/// All kinds: also faults, strange reports and late decisions.
+pub const ALL: u8 = 62;
+
+const GIB: u64 = 1 << 30;
+
+fn pick<T: Copy>(from: &[T], by: u16) -> T {
+    from[usize::from(by) % from.len()]
+}
+
+/// A job of any shape. Most are plain, so that wishes meet competition.
+pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
+    let Event { a, b, c, .. } = event;
+    let gpus = pick(&[0, 1, 1, 2, 2, 4, 4, 8], a);
+    let workers = pick(&[1, 1, 2, 2, 3, 4, 4, 6], a >> 3);
+    let priority = pick(&[Priority::P0, Priority::P1, Priority::P2, Priority::P3, Priority::P3, Priority::P3], a >> 6);
+    let limit = pick(&[None, Some(Span::minutes(10)), Some(Span::hours(1)), Some(Span::hours(2))], a >> 12);
+    let rare = |bits: u16, one_in: u16| (c >> bits) % one_in == 0;
+    let group = || Group { name: format!("g{}", b % 3), size: 2 };
+    let after = || Dependency {
+        job: pick(jobs, b),
+        kind: pick2(&[DependencyKind::AfterOk, DependencyKind::AfterNotOk, DependencyKind::AfterAny], b >> 4),
+        met: false,
+    };
+    JobSpec {
+        name: format!("job{number}"),
+        queue: pick(&["default", "default", "lab", "lab/a"], b).to_string(),
+        priority,
+        preemptible: if rare(0, 9) { priority != Priority::P3 } else { priority == Priority::P3 },
+        gang: Gang { workers, min: workers, step: workers },
+        shape: Shape {
+            gpus,
+            cpus: pick(&[1, 1, 2, 4], b >> 2),
+            memory_bytes: pick(&[0, 0, GIB, 6 * GIB], b >> 4),
+            gpu_model: rare(1, 16).then(|| "H100".to_string()),
+            vram_bytes: if rare(2, 16) { 60 * GIB } else { 0 },
+            labels: BTreeMap::new(),
+        },
+        topology: topology(b >> 6, workers),
+        group: rare(3, 6).then(group),
+        pool: rare(4, 20).then(|| "blue".to_string()),
+        time_limit: limit,
+        checkpoint: CheckpointPolicy {
+            grace: pick(&[Span::ZERO, Span::seconds(30)], c >> 6),
+            on_demand: rare(7, 3),
+            ..CheckpointPolicy::default()
+        },
+        retries: u32::from(c >> 8) % 3,
+        after: if !jobs.is_empty() && rare(5, 20) { vec![after()] } else { Vec::new() },
+        begin: rare(9, 30).then(|| now + Span::minutes(5)),
+        run: Default::default(),
+    }
+}
+
+fn pick2<T: Clone>(from: &[T], by: u16) -> T {
+    from[usize::from(by) % from.len()].clone()
+}
+
+fn topology(by: u16, workers: u32) -> TopologyWish {
+    let level = pick(&Level::ALL, by >> 3);
+    match by % 8 {
+        0 | 1 => TopologyWish { require: Some(level), ..TopologyWish::default() },
+        2 => TopologyWish { prefer: Some(level), ..TopologyWish::default() },
+        3 => TopologyWish {
+            ranks_per_island: Some(if workers % 2 == 0 { 2 } else { 1 }),
+            require: (by & 64 != 0).then_some(level),
+            ..TopologyWish::default()
+        },
+        _ => TopologyWish::default(),
+    }
+}
+
+/// A new limit of one queue, or none.
+pub fn queue(event: Event) -> QueueSpec {
+    let limit = match event.b % 3 {
+        0 => Limit::default(),
+        1 => Limit { gpus: Some(u64::from(event.c % 24)), ..Limit::default() },
+        _ => Limit { cpus: Some(u64::from(event.c % 32)), memory_bytes: Some(20 * GIB), ..Limit::default() },
+    };
+    let path = pick(&["default", "lab", "lab/a"], event.a).to_string();
+    QueueSpec { path, weight: None, guarantee: None, limit: Some(limit) }
+}
+
+pub fn setting(event: Event) -> (&'static str, &'static str) {
+    pick(
+        &[
+            ("preempt.from", "P0"),
+            ("preempt.from", "P2"),
+            ("preempt.from", "P1"),
+            ("reservations", "0"),
+            ("reservations", "1"),
+            ("reservations", "8"),
+            ("aging.step", "10m"),
+            ("aging.step", "6h"),
+            ("aging.ceiling", "P0"),
+            ("assumed.time", "30m"),
+            ("assumed.time", "no time"),
+            ("lease", "20s"),
+        ],
+        event.a,
+    )
+}
+
+/// How a worker may end.
+pub fn exit(by: u16) -> Exit {
+    match by % 8 {
+        0 | 1 => Exit::Code(0),
+        2 => Exit::Code(1),
+        3 => Exit::Code(ganger_core::model::job::EXIT_REQUEUE),
+        4 => Exit::Signal(9),
+        5 => Exit::Refused("disk full".to_string()),
+        6 => Exit::Lost,
+        _ => Exit::LeaseExpired,
+    }
+}
+
+/// A report that may be stale, early, repeated, about another node's worker or about nothing at all.
+pub fn strange_report(event: Event, cluster: &Cluster, jobs: &[JobId]) -> Report {
+    let Event { a, b, c, .. } = event;
+    let job = if jobs.is_empty() { JobId(99) } else { pick(jobs, a) };
+    let newest = cluster.job(job).map_or(1, |job| job.attempts.0);
+    let attempt = AttemptNo((newest + u32::from(b % 3)).saturating_sub(1));
+    let rank = Rank(u32::from(b >> 2) % 7);
+    match c % 7 {
+        0 => Report::Prepared { job, attempt, rank, port: 29_500 },
+        1 => Report::Running { job, attempt, rank },
+        2 => Report::Ended { job, attempt, rank, exit: exit(c >> 3) },
+        3 => Report::Checkpoint { job, attempt, step: u64::from(b), path: "/ckpt/x".to_string() },
+        4 => Report::CheckpointRejected { job, attempt, path: "/ckpt/x".to_string(), why: "torn".to_string() },
+        _ => {
+            Report::Stray { job, attempt, rank, gpus: 1 << (c >> 3 & 3), cpus: CpuSet::range(0, u32::from(c >> 5 & 3)) }
+        }
+    }
+}

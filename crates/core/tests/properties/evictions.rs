@@ -1,0 +1,151 @@
+//! What must be true of every eviction: the same decision places the claimant on what is freed, every victim was fair
+//! game, and none of them could have stayed.
+use crate::common::Lab;
+use ganger_core::lifecycle::{self, Input};
+use ganger_core::model::decision::{Claim, Decision, Step};
+use ganger_core::model::job::{Exit, Job, Place, StopWhy};
+use ganger_core::model::report::Report;
+use ganger_core::model::{AttemptNo, Cluster, JobId};
+use ganger_core::scheduler::decide;
+use std::collections::BTreeSet;
+
+pub fn assert_just(lab: &Lab, decision: &Decision) {
+    let claims: Vec<&Claim> = decision
+        .steps
+        .iter()
+        .filter_map(|step| if let Step::Claim(claim) = step { Some(claim) } else { None })
+        .collect();
+    for step in &decision.steps {
+        if let Step::Stop { job, attempt, why } = step {
+            let StopWhy::Preempted { claimant } = why else { panic!("a decision stops job {job}: {why}") };
+            let claim = claims.iter().find(|claim| claim.claimant == *claimant).expect("the claimant has a claim");
+            assert!(claim.victims.contains(&(*job, *attempt)), "job {job} is stopped for nobody");
+            assert_fair(lab, claim, *job);
+        }
+    }
+    for claim in &claims {
+        assert_placed_on_what_is_freed(lab, claim);
+    }
+    for unit in units(&claims) {
+        assert_minimal(lab, decision, &unit);
+    }
+}
+
+fn assert_fair(lab: &Lab, claim: &Claim, victim: JobId) {
+    let (claimant, victim) = (lab.cluster.job(claim.claimant).unwrap(), lab.cluster.job(victim).unwrap());
+    assert!(victim.spec.preemptible && victim.spec.priority > claimant.spec.priority);
+    assert!(claimant.spec.priority <= lab.cluster.policy.preempt_from);
+    let mates =
+        lab.cluster.jobs.values().filter(|job| victim.spec.group.is_some() && job.spec.group == victim.spec.group);
+    for mate in mates.filter(|mate| is_live(mate)) {
+        assert!(claim.victims.iter().any(|(job, _)| *job == mate.id), "half of a group stays");
+    }
+}
+
+fn is_live(job: &Job) -> bool {
+    job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none())
+}
+
+/// Every GPU and core of the claim is free now or held by a victim.
+fn assert_placed_on_what_is_freed(lab: &Lab, claim: &Claim) {
+    let spec = &lab.cluster.job(claim.claimant).unwrap().spec;
+    assert_eq!(claim.places.len(), spec.gang.workers as usize);
+    let freed: Vec<&Place> = claim
+        .victims
+        .iter()
+        .filter_map(|(job, _)| lab.cluster.job(*job)?.attempt.as_ref())
+        .flat_map(|attempt| attempt.live().map(|worker| &worker.place))
+        .collect();
+    for place in &claim.places {
+        let node = lab.cluster.node(place.node);
+        let here = || freed.iter().filter(|freed| freed.node == place.node);
+        let free = node.mask(|device| device == ganger_core::model::node::Device::Free);
+        let gpus = here().fold(free, |mask, freed| mask | freed.gpus);
+        assert_eq!(place.gpus & !gpus, 0, "GPUs of {} are neither free nor freed", node.name);
+        let used = here().fold(node.cpus_used, |used, freed| used.difference(&freed.cpus));
+        assert!(place.cpus.is_disjoint(&used), "cores of {} are neither free nor freed", node.name);
+    }
+}
+
+/// Claims of one decision with the same victims belong to one group.
+fn units<'a>(claims: &[&'a Claim]) -> Vec<Vec<&'a Claim>> {
+    let mut units: Vec<Vec<&Claim>> = Vec::new();
+    for claim in claims {
+        match units.iter_mut().find(|unit| unit[0].victims == claim.victims) {
+            Some(unit) => unit.push(claim),
+            None => units.push(vec![claim]),
+        }
+    }
+    units
+}
+
+/// With all victims gone the claimant starts; with all but one it does not. Judged by `decide` itself on a copy in which
+/// the victims are really gone and nobody else waits; so only where no promise to others has to be kept.
+fn assert_minimal(lab: &Lab, decision: &Decision, unit: &[&Claim]) {
+    let claimants: BTreeSet<JobId> = unit.iter().map(|claim| claim.claimant).collect();
+    let first = lab.cluster.job(unit[0].claimant).unwrap();
+    let turn = |job: &Job| (lab.cluster.effective_class(job, lab.now), job.spec.priority, job.submitted_at, job.id);
+    let behind = |id: JobId| lab.cluster.job(id).is_some_and(|job| turn(job) > turn(first));
+    if !lab.cluster.claims.is_empty() || !decision.reservations.iter().all(|reserved| behind(reserved.job)) {
+        return;
+    }
+    let victims = &unit[0].victims;
+    let before_us = decision.steps.iter().position(|step| is_stop_of(step, victims)).expect("victims are stopped");
+    let prefix = Decision { steps: decision.steps[..before_us].to_vec(), ..decision.clone() };
+    if prefix.steps.iter().any(|step| matches!(step, Step::Claim(_))) {
+        return;
+    }
+    let starts = |gone: &[(JobId, AttemptNo)]| {
+        let cluster = without(&lab.cluster, &prefix, gone, &claimants, lab);
+        let steps = decide(&cluster, lab.now).steps;
+        steps.iter().any(|step| matches!(step, Step::Start { job, .. } if claimants.contains(job)))
+    };
+    assert!(starts(victims), "with its victims gone {claimants:?} does not start: {decision:#?}");
+    for gang in gangs(&lab.cluster, victims) {
+        let others: Vec<_> = victims.iter().filter(|victim| !gang.contains(&victim.0)).copied().collect();
+        assert!(!starts(&others), "{gang:?} need not leave for {claimants:?}: {decision:#?}");
+    }
+}
+
+fn is_stop_of(step: &Step, victims: &[(JobId, AttemptNo)]) -> bool {
+    matches!(step, Step::Stop { job, .. } if victims.iter().any(|(victim, _)| victim == job))
+}
+
+/// Victims that leave together: single jobs, or those of one group.
+fn gangs(cluster: &Cluster, victims: &[(JobId, AttemptNo)]) -> Vec<Vec<JobId>> {
+    let group = |id: JobId| cluster.job(id).and_then(|job| job.spec.group.clone());
+    let mut gangs: Vec<Vec<JobId>> = Vec::new();
+    for (id, _) in victims {
+        match gangs.iter_mut().find(|gang| group(*id).is_some() && group(gang[0]) == group(*id)) {
+            Some(gang) => gang.push(*id),
+            None => gangs.push(vec![*id]),
+        }
+    }
+    gangs
+}
+
+/// The cluster after `prefix`, with the jobs of `gone` over and nobody waiting but `claimants`.
+fn without(
+    cluster: &Cluster,
+    prefix: &Decision,
+    gone: &[(JobId, AttemptNo)],
+    claimants: &BTreeSet<JobId>,
+    lab: &Lab,
+) -> Cluster {
+    let mut copy = cluster.clone();
+    let mut apply = |input: Input| lifecycle::apply(&mut copy, input, lab.now).map(drop);
+    apply(Input::Decided(Box::new(prefix.clone()))).expect("a part of the decision can be applied");
+    for (job, attempt) in gone {
+        apply(Input::Cancel { job: *job, by: "test".to_string() }).expect("a victim lives");
+        let workers = cluster.job(*job).and_then(|job| job.attempt.as_ref()).expect("a victim lives");
+        for worker in workers.live() {
+            let report = Report::Ended { job: *job, attempt: *attempt, rank: worker.rank, exit: Exit::Signal(15) };
+            apply(Input::Report { node: worker.place.node, report }).expect("a report");
+        }
+    }
+    let waiting: Vec<JobId> = copy.jobs.values().filter(|job| job.attempt.is_none()).map(|job| job.id).collect();
+    for job in waiting.into_iter().filter(|job| !claimants.contains(job)) {
+        let _ = lifecycle::apply(&mut copy, Input::Cancel { job, by: "test".to_string() }, lab.now);
+    }
+    copy
+}

@@ -1,0 +1,112 @@
+//! Random clusters and jobs for fault storms: small, so that every shape meets every other often.
+use super::dice::Dice;
+use crate::world::World;
+use crate::world::training::WorkPlan;
+use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
+use ganger_core::model::amounts::Limit;
+use ganger_core::model::job::{CheckpointPolicy, Gang, Group, JobSpec, Level, Priority, RunSpec, Shape, TopologyWish};
+use ganger_core::model::machine::Machine;
+use ganger_core::model::machine::profiles::Custom;
+use ganger_core::model::time::Span;
+use std::sync::Arc;
+
+const QUEUES: [&str; 4] = ["default", "lab", "lab/nlp", "prod"];
+
+/// A cluster of 2 to 8 nodes of mixed kinds in leaves of two, with a small tree of queues.
+pub fn world(dice: &mut Dice) -> Result<World, String> {
+    let mut world = World::default();
+    let queue = |path: &str, gpus: Option<u64>| QueueSpec {
+        path: path.to_string(),
+        weight: None,
+        guarantee: None,
+        limit: Some(Limit { gpus, ..Limit::default() }),
+    };
+    let queues = vec![queue("lab", Some(dice.between(4, 32))), queue("lab/nlp", Some(8)), queue("prod", None)];
+    world.set_queues(queues).map_err(|e| e.to_string())?;
+    for index in 0..dice.between(2, 8) {
+        let name = format!("n{index}");
+        let placement = NodePlacement {
+            leaf: Some(format!("leaf{}", index / 2)),
+            spine: Some(format!("spine{}", index / 4)),
+            pool: dice.one_in(4).then(|| "side".to_string()),
+            labels: [("half".to_string(), (index % 2).to_string())].into(),
+        };
+        let (address, boot_id) = (format!("{name}.sim"), format!("{name}-boot-1"));
+        let spec = NodeSpec { machine: machine(dice)?, name, placement, address, boot_id };
+        world.add_node(spec).map_err(|e| e.to_string())?;
+    }
+    Ok(world)
+}
+
+fn machine(dice: &mut Dice) -> Result<Arc<Machine>, String> {
+    let gpus = [0, 1, 2, 4, 8][dice.below(5) as usize];
+    let custom = Custom {
+        gpus,
+        sockets: if gpus >= 4 { 2 } else { 1 },
+        cpus: dice.between(4, 32) as u32 / 2 * 2,
+        memory_bytes: dice.between(16, 64) << 30,
+        islands: (gpus == 8).then(|| "0-3|4-7".to_string()),
+        gpu_model: if dice.one_in(3) { "H100" } else { "A100" }.to_string(),
+        ..Custom::default()
+    };
+    custom.build().map(Arc::new).map_err(|e| e.to_string())
+}
+
+/// A job of any shape, class and wish, and how its work goes on.
+pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, WorkPlan) {
+    let priority = Priority::ALL[dice.below(4) as usize];
+    let workers = if dice.one_in(2) { 1 } else { dice.between(2, 6) as u32 };
+    let gpus = [0, 1, 1, 2, 4, 8][dice.below(6) as usize];
+    let plan = WorkPlan {
+        work: Span::seconds(dice.between(0, 4 * 3_600)),
+        ckpt_every: dice.one_in(2).then(|| Span::minutes(dice.between(1, 30))),
+        ckpt_time: Span::seconds(dice.below(60)),
+        restart_time: Span::seconds(dice.below(120)),
+        on_demand_ckpt: dice.one_in(2),
+    };
+    let spec = JobSpec {
+        queue: QUEUES[dice.below(4) as usize].to_string(),
+        priority,
+        preemptible: priority == Priority::P3 || dice.one_in(4),
+        gang: Gang { workers, min: workers, step: workers },
+        shape: Shape {
+            gpus,
+            cpus: dice.between(1, 4) as u32,
+            memory_bytes: dice.below(8) << 30,
+            gpu_model: (gpus > 0 && dice.one_in(5)).then(|| "H100".to_string()),
+            labels: if dice.one_in(8) { [("half".to_string(), "0".to_string())].into() } else { Default::default() },
+            ..Shape::default()
+        },
+        topology: wish(dice, gpus, workers),
+        group,
+        pool: dice.one_in(10).then(|| "side".to_string()),
+        time_limit: dice.one_in(2).then(|| Span::minutes(dice.between(1, 300))),
+        checkpoint: CheckpointPolicy {
+            dir: Some(format!("/checkpoints/{name}")),
+            every: plan.ckpt_every,
+            signal: None,
+            on_demand: plan.on_demand_ckpt,
+            grace: Span::seconds(dice.below(90)),
+            write_time: plan.ckpt_time,
+            restart_time: plan.restart_time,
+        },
+        retries: 2,
+        after: Vec::new(),
+        begin: None,
+        run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
+        name,
+    };
+    (spec, plan)
+}
+
+fn wish(dice: &mut Dice, gpus: u32, workers: u32) -> TopologyWish {
+    let levels = if gpus > 0 {
+        [Level::Leaf, Level::Node, Level::Socket, Level::Island]
+    } else {
+        [Level::Leaf, Level::Node, Level::Spine, Level::Leaf]
+    };
+    let mut level = |n| if dice.one_in(n) { dice.pick(&levels).copied() } else { None };
+    let (require, prefer) = (level(4), level(3));
+    let ranks_per_island = (gpus > 0 && workers.is_multiple_of(2) && dice.one_in(8)).then_some(2);
+    TopologyWish { require, prefer, ranks_per_island }
+}

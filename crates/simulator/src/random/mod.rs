@@ -1,0 +1,251 @@
+//! Fault storms: random events on a random small cluster, every rule checked after each.
+//!
+//! A storm follows from its seed alone. When it is over, all nodes come back, and every job that can run must come to its
+//! end: what waits for ever is as much a failure as a broken rule.
+mod dice;
+mod make;
+
+use crate::world::{Broken, OPERATOR, TraceLine, World};
+use dice::Dice;
+use ganger_core::lifecycle::Input;
+use ganger_core::model::decision::Reason;
+use ganger_core::model::ids::{AttemptNo, JobId, NodeId};
+use ganger_core::model::job::{Exit, Group, JobState};
+use ganger_core::model::report::Report;
+use ganger_core::model::time::Span;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// After the storm everything has this long to come to its end.
+const AFTERMATH: Span = Span::hours(90 * 24);
+/// So many lines of the trace, up to the first broken rule, go into a failure.
+const TRACE_KEPT: usize = 400;
+
+/// What a storm that broke nothing was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Stats {
+    pub events: usize,
+    pub submitted: usize,
+    pub done: usize,
+    pub failed: usize,
+    pub cancelled: usize,
+    /// Jobs that can never run here.
+    pub left: usize,
+    pub attempts: u64,
+    pub evictions: u64,
+    pub lost_gpu_ms: u64,
+}
+
+/// A storm that broke a rule. `storm(seed, step)` comes to the same point again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    pub seed: u64,
+    pub step: usize,
+    pub trace: Vec<TraceLine>,
+    pub violations: Vec<Broken>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for line in &self.trace {
+            writeln!(f, "{:>10}  {:<14} {}", Span(line.at_ms).to_string(), line.kind, line.text)?;
+        }
+        for broken in &self.violations {
+            writeln!(f, "at {} rule {} was broken: {}", Span(broken.at_ms), broken.rule, broken.text)?;
+        }
+        write!(f, "seed {} after {} events", self.seed, self.step)
+    }
+}
+
+/// Lets `events` random things happen to a random cluster.
+///
+/// # Errors
+/// The first broken rule ends it, with the way there.
+pub fn storm(seed: u64, events: usize) -> Result<Stats, Box<Failure>> {
+    let dice = Dice::new(seed);
+    let fail = |step, trace: &[TraceLine], violations: Vec<Broken>| {
+        let end = trace.iter().position(|line| line.kind == "violation").map_or(trace.len(), |at| at + 1);
+        let trace = trace[end.saturating_sub(TRACE_KEPT)..end].to_vec();
+        Box::new(Failure { seed, step, trace, violations })
+    };
+    let world = make::world(&mut dice.child("cluster"))
+        .map_err(|text| fail(0, &[], vec![Broken { at_ms: 0, rule: 0, text }]))?;
+    let mut storm = Storm::new(world, &dice);
+    for step in 1..=events {
+        storm.event();
+        if !storm.world.broken().is_empty() {
+            return Err(fail(step, storm.world.trace(), storm.world.broken().to_vec()));
+        }
+    }
+    storm.aftermath();
+    let mut broken = storm.world.broken().to_vec();
+    broken.extend(storm.left_undone());
+    if broken.is_empty() { Ok(storm.stats(events)) } else { Err(fail(events, storm.world.trace(), broken)) }
+}
+
+struct Storm {
+    world: World,
+    jobs: Dice,
+    choice: Dice,
+    time: Dice,
+    submitted: usize,
+    /// A group of two whose second job is not submitted yet.
+    half_group: Option<String>,
+}
+
+impl Storm {
+    fn new(world: World, dice: &Dice) -> Storm {
+        let (jobs, choice, time) = (dice.child("jobs"), dice.child("choice"), dice.child("time"));
+        Storm { world, jobs, choice, time, submitted: 0, half_group: None }
+    }
+
+    fn event(&mut self) {
+        if self.time.one_in(2) {
+            let longest = [1_000, 30_000, 120_000, 1_800_000][self.time.below(4) as usize];
+            let pause = Span(self.time.below(longest));
+            self.world.advance_to(self.world.now() + pause);
+        }
+        let node = NodeId(self.choice.below(self.world.cluster().nodes.len() as u64) as u32);
+        match self.choice.below(100) {
+            0..40 => self.submit(),
+            40..48 => self.ask(|job, by| Input::Cancel { job, by }),
+            48..51 => self.ask(|job, by| Input::Hold { job, by }),
+            51..55 => self.ask(|job, by| Input::Release { job, by }),
+            55..57 => self.ask(|job, by| Input::Requeue { job, by }),
+            57..61 => self.on_node("fail", node, World::fail),
+            61..67 => self.on_node("recover", node, World::recover),
+            67..72 => self.on_node("cut", node, World::cut),
+            72..79 => self.on_node("heal", node, World::heal),
+            79..82 => self.on_node("drain", node, World::drain),
+            82..86 => self.on_node("uncordon", node, World::uncordon),
+            86..88 => self.on_node("refuse-launch", node, |world, node| world.set_refusing(node, true)),
+            88..92 => self.on_node("accept-launch", node, |world, node| world.set_refusing(node, false)),
+            92..97 => self.late_report(node),
+            _ => {
+                self.world.note("statement", "restart control");
+                self.world.restart_control();
+            }
+        }
+    }
+
+    fn submit(&mut self) {
+        let group = match self.half_group.take() {
+            Some(name) => Some(name),
+            None if self.jobs.one_in(8) => {
+                let name = format!("g{}", self.submitted);
+                self.half_group = Some(name.clone());
+                Some(name)
+            }
+            None => None,
+        };
+        let name = format!("j{}", self.submitted);
+        let group = group.map(|name| Group { name, size: 2 });
+        let (spec, plan) = make::job(&mut self.jobs, name, group);
+        self.submitted += 1;
+        // A shape that the cluster refuses as it stands (ranks per island that do not divide) is no event.
+        if let Err(why) = self.world.submit(Arc::new(spec), plan) {
+            self.world.note("refused", why.to_string());
+        }
+    }
+
+    /// Something that a person asks of a random live job; a refusal for its state is an answer.
+    fn ask(&mut self, input: impl Fn(JobId, String) -> Input) {
+        let live: Vec<JobId> = self.world.cluster().jobs.keys().copied().collect();
+        let Some(job) = self.choice.pick(&live).copied() else { return };
+        let input = input(job, OPERATOR.to_string());
+        self.world.note("statement", format!("{input:?}"));
+        if let Err(why) = self.world.ask(input) {
+            self.world.note("refused", why.to_string());
+        }
+    }
+
+    fn on_node(&mut self, what: &str, node: NodeId, act: impl Fn(&mut World, NodeId)) {
+        let name = self.world.cluster().node(node).name.clone();
+        self.world.note("statement", format!("{what} {name}"));
+        act(&mut self.world, node);
+    }
+
+    /// A report that came before comes again, or one that nobody can have sent.
+    fn late_report(&mut self, node: NodeId) {
+        let recent = self.world.recent_reports().to_vec();
+        let (node, report) = match self.choice.pick(&recent).cloned() {
+            Some(again) if !self.choice.one_in(4) => again,
+            _ => (node, self.impossible_report()),
+        };
+        self.world.note("statement", format!("late report by node {node}: {report:?}"));
+        self.world.stale_report(node, report);
+    }
+
+    fn impossible_report(&mut self) -> Report {
+        let job = JobId(self.choice.below(self.submitted as u64 + 3));
+        let newest = self.world.job(job).map_or(0, |job| job.attempts.0);
+        let attempt = AttemptNo(newest + 1 + self.choice.below(2) as u32);
+        let rank = ganger_core::model::ids::Rank(self.choice.below(8) as u32);
+        match self.choice.below(4) {
+            0 => Report::Prepared { job, attempt, rank, port: 1 },
+            1 => Report::Running { job, attempt, rank },
+            2 => Report::Ended { job, attempt, rank, exit: Exit::Code(0) },
+            _ => Report::Checkpoint { job, attempt, step: u64::MAX, path: "/nowhere".to_string() },
+        }
+    }
+
+    /// Everything is mended and everybody lets go; then what can end ends.
+    fn aftermath(&mut self) {
+        self.world.note("statement", "the storm is over");
+        while self.half_group.is_some() {
+            self.submit();
+        }
+        for index in 0..self.world.cluster().nodes.len() {
+            let node = NodeId(index as u32);
+            self.world.set_refusing(node, false);
+            self.world.heal(node);
+            self.world.recover(node);
+            self.world.uncordon(node);
+        }
+        let held: Vec<JobId> =
+            self.world.cluster().jobs.values().filter(|job| job.held_by.is_some()).map(|job| job.id).collect();
+        for job in held {
+            if let Err(why) = self.world.ask(Input::Release { job, by: OPERATOR.to_string() }) {
+                self.world.note("refused", why.to_string());
+            }
+        }
+        let until = self.world.now() + AFTERMATH;
+        self.world.run_out(until);
+    }
+
+    /// Jobs that wait although they could run, and devices that nobody gave back.
+    fn left_undone(&self) -> Vec<Broken> {
+        let cluster = self.world.cluster();
+        let at_ms = self.world.now().0;
+        let hopeless = |id: &JobId| {
+            let reason = cluster.blocked.get(id).map(|blocker| blocker.reason());
+            matches!(reason, Some(Reason::Unsatisfiable | Reason::QueueLimit | Reason::NodeFilter | Reason::Dependency))
+        };
+        let waiting = cluster.jobs.values().filter(|job| job.attempt.is_some() || !hopeless(&job.id)).map(|job| {
+            let (name, shape, wish) = (&job.spec.name, &job.spec.shape, &job.spec.topology);
+            let (blocker, group) = (cluster.blocked.get(&job.id), &job.spec.group);
+            let text = format!("{name} is {} for ever: {blocker:?}; it asks {shape:?} {wish:?} {group:?}", job.state);
+            Broken { at_ms, rule: 5, text }
+        });
+        let held = cluster.nodes.iter().filter(|node| node.used() != Default::default()).map(|node| {
+            let text = format!("{} still holds {:?} when all is over", node.name, node.used());
+            Broken { at_ms, rule: 6, text }
+        });
+        waiting.chain(held).collect()
+    }
+
+    fn stats(&self, events: usize) -> Stats {
+        let count = |state| self.world.all_jobs().filter(|job| job.state == state).count();
+        Stats {
+            events,
+            submitted: self.submitted,
+            done: count(JobState::Done),
+            failed: count(JobState::Failed),
+            cancelled: count(JobState::Cancelled),
+            left: self.world.cluster().jobs.len(),
+            attempts: self.world.all_jobs().map(|job| u64::from(job.attempts.0)).sum(),
+            evictions: self.world.all_jobs().map(|job| u64::from(job.evictions)).sum(),
+            lost_gpu_ms: self.world.lost_gpu_ms(),
+        }
+    }
+}

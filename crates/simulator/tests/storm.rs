@@ -1,0 +1,34 @@
+//! Fault storms: no seed may break a rule, lose a job or leave one waiting that could run.
+use ganger_simulator::{Stats, storm};
+
+fn storms(seeds: std::ops::Range<u64>, events: usize) -> Stats {
+    let mut sum = Stats::default();
+    for seed in seeds {
+        let stats = storm(seed, events).unwrap_or_else(|failure| panic!("{failure}"));
+        sum.submitted += stats.submitted;
+        sum.done += stats.done;
+        sum.evictions += stats.evictions;
+        sum.attempts += stats.attempts;
+    }
+    sum
+}
+
+#[test]
+fn storms_break_no_rule_and_lose_no_job() {
+    let sum = storms(1..60, 120);
+    // A storm in which nothing happens proves nothing.
+    assert!(sum.done > sum.submitted / 4, "{sum:?}");
+    assert!(sum.evictions > 20 && sum.attempts > sum.done as u64, "{sum:?}");
+}
+
+#[test]
+fn a_storm_follows_from_its_seed() {
+    assert_eq!(storm(3, 60), storm(3, 60));
+}
+
+/// More and longer storms: `cargo test -p ganger-simulator --release --test storm -- --ignored`.
+#[test]
+#[ignore = "takes minutes"]
+fn long_storms_break_no_rule() {
+    storms(1_000..3_000, 400);
+}
