@@ -168,7 +168,7 @@ impl Followed<'_> {
     async fn start_logs(&mut self, detail: &JobDetail) -> Result<(), Failure> {
         let view = &detail.view;
         let ran = matches!(view.state, JobState::Running | JobState::Stopping) || view.state.is_terminal();
-        if !ran || view.attempt <= self.attempt || view.started_at.is_none() {
+        if !ran || view.attempt <= self.attempt {
             return Ok(());
         }
         self.attempt = view.attempt;

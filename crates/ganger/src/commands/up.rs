@@ -155,6 +155,9 @@ async fn apart_process(config: AgentConfig, stopped: Shutdown) -> Result<(), Fai
     let mut command = tokio::process::Command::new(&config.binary);
     command.arg("agent").arg("--join").arg(config.server.to_string()).arg("--node").arg(&config.node);
     command.arg("--data-dir").arg(&config.data_dir).stdin(Stdio::null());
+    if std::env::var_os("GANGER_LOG").is_none() {
+        command.env("GANGER_LOG", "warn");
+    }
     if let InventorySource::Virtual(profile) = &config.inventory {
         command.arg("--profile").arg(profile);
     }

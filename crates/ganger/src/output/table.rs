@@ -95,7 +95,12 @@ pub fn nodes(nodes: &[NodeView], look: &Look) -> String {
             format!("{}/{}", HumanBytes(node.used.memory_bytes), HumanBytes(node.capacity.memory_bytes)),
             if node.jobs.is_empty() { "-".to_string() } else { ids(&node.jobs) },
             age(&node.last_heard, look.now_ms),
-            if node.state == "ready" { String::new() } else { shorten(&node.health_cause, look.width / 2) },
+            // A cordon or drain is a person's doing; the cause is that of the health.
+            if node.state == "ready" || node.state != node.health.to_string() {
+                String::new()
+            } else {
+                shorten(&node.health_cause, look.width / 2)
+            },
         ]
     };
     render(look, &header, nodes.iter().map(row).collect())
