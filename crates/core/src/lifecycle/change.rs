@@ -95,9 +95,11 @@ impl<'a> Change<'a> {
     /// Takes a place off its node: what was promised to a claimant goes to the claimant.
     pub fn vacate(&mut self, id: JobId, rank: crate::model::Rank, place: &Place) {
         let node = self.node_mut(place.node);
+        let strayed = node.strays.iter().fold(0, |mask, stray| mask | stray.gpus) & place.gpus;
         for (index, device) in node.devices.iter_mut().enumerate() {
             if place.gpus >> index & 1 == 1 {
                 *device = match *device {
+                    _ if strayed >> index & 1 == 1 => Device::Sick { owner: None },
                     Device::Draining { claimant: Some(claimant), .. } => Device::Claimed(claimant),
                     Device::Sick { .. } => Device::Sick { owner: None },
                     _ => Device::Free,
@@ -111,6 +113,9 @@ impl<'a> Change<'a> {
         node.tenants.remove(&(id, rank));
         node.generation += 1;
         self.charge(id, place, false);
+        if strayed != 0 {
+            self.drop_broken_claims(place.node);
+        }
     }
 
     fn charge(&mut self, id: JobId, place: &Place, add: bool) {

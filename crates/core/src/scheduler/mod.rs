@@ -218,16 +218,30 @@ impl<'a> Session<'a> {
         blocker
     }
 
-    /// Places every job of the unit, or none.
+    /// Places every job of the unit, or none. Big workers first; a member that then finds no room is tried first of all,
+    /// once each, because what one takes may be what only another can use.
     pub fn place_unit(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
-        let mark = self.draft.mark();
-        let mut by_size: Vec<usize> = (0..unit.len()).collect();
-        by_size.sort_by_key(|i| {
+        let mut order: Vec<usize> = (0..unit.len()).collect();
+        order.sort_by_key(|i| {
             let spec = &unit[*i].spec;
             (std::cmp::Reverse((spec.shape.gpus, spec.gang.workers)), *i)
         });
+        let mut moved = BTreeSet::new();
+        loop {
+            match self.place_in_order(unit, &order) {
+                Err(miss) if order[0] != miss.member && moved.insert(miss.member) => {
+                    order.retain(|member| *member != miss.member);
+                    order.insert(0, miss.member);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn place_in_order(&mut self, unit: &Unit<'a>, order: &[usize]) -> Result<Vec<Vec<Place>>, Miss> {
+        let mark = self.draft.mark();
         let mut places = vec![Vec::new(); unit.len()];
-        for index in by_size {
+        for index in order.iter().copied() {
             let spec = &unit[index].spec;
             let pick = Pick::Accepting(self.now);
             match place_gang(&mut self.draft, &self.tree, spec, spec.gang.workers, pick) {
