@@ -56,10 +56,8 @@ impl<'a> Session<'a> {
     pub fn continue_claim(&mut self, unit: &Unit<'a>) {
         let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.claim_of(job.id)).collect();
         if claims.iter().all(|claim| claim.is_some_and(|claim| self.is_free(claim))) {
-            if let Some((ahead, class)) = self.outranked_by(unit) {
-                self.give_up(unit, &format!("job {ahead} goes first and could stop it at once"));
-                self.block(unit, Blocker::Priority { ahead, class });
-                return self.renew_draft();
+            if self.yields_claim(unit) {
+                return;
             }
             for (job, claim) in unit.iter().zip(claims) {
                 let Some(claim) = claim else { continue };
@@ -69,6 +67,9 @@ impl<'a> Session<'a> {
             return;
         }
         if let Ok(places) = self.place_beside_reservations(unit) {
+            if self.yields_claim(unit) {
+                return;
+            }
             self.give_up(unit, "it starts elsewhere sooner");
             self.start(unit, places);
             return self.renew_draft();
@@ -76,6 +77,15 @@ impl<'a> Session<'a> {
         let deadline = claims.iter().flatten().map(|claim| claim.deadline).max().unwrap_or(self.now);
         let victims = claims.iter().flatten().map(|claim| self.victims_left(claim)).max().unwrap_or(0);
         self.block(unit, Blocker::Yielding { victims, deadline });
+    }
+
+    /// Gives up the claim instead of a start that would be undone by the next decision; then all are asked again.
+    fn yields_claim(&mut self, unit: &Unit<'a>) -> bool {
+        let Some((ahead, class)) = self.outranked_by(unit) else { return false };
+        self.give_up(unit, &format!("job {ahead} goes first and could stop it at once"));
+        self.block(unit, Blocker::Priority { ahead, class });
+        self.renew_draft();
+        true
     }
 
     /// Who waits for devices, goes first, and could stop the unit as soon as it runs: starting it would be in vain.

@@ -49,9 +49,15 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Gives back what the holders of `places` leave: not what is sick or what a stray process sits on.
     pub fn give_all<'p>(&mut self, places: impl IntoIterator<Item = &'p Place>) {
+        let cluster = self.cluster;
         for place in places {
-            self.change(place.node, |room| room.give(place));
+            let node = cluster.node(place.node);
+            self.change(place.node, |room| {
+                room.give(place);
+                room.withhold(node);
+            });
         }
     }
 

@@ -234,20 +234,7 @@ impl<'a> Session<'a> {
 
     /// Places every job of the unit, or none.
     pub fn place_unit(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
-        let mark = self.draft.mark();
-        let mut places = vec![Vec::new(); unit.len()];
-        for index in by_size(unit) {
-            let spec = &unit[index].spec;
-            let pick = Pick::Accepting(self.now);
-            match place_gang(&mut self.draft, &self.tree, spec, spec.gang.workers, pick) {
-                Ok(found) => places[index] = found,
-                Err(miss) => {
-                    self.draft.undo_to(mark);
-                    return Err(Miss { member: index, ..miss });
-                }
-            }
-        }
-        Ok(places)
+        place_together(&mut self.draft, &self.tree, unit, Pick::Accepting(self.now))
     }
 
     fn start(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) {
@@ -369,10 +356,10 @@ impl<'a> Session<'a> {
             return None;
         }
         let mut empty = Draft::empty(self.cluster);
-        let never = by_size(unit).into_iter().find_map(|index| {
-            let spec = &unit[index].spec;
-            let miss = place_gang(&mut empty, &self.tree, spec, spec.gang.workers, Pick::Existing).err()?;
-            Some(format!("beside the other jobs of its group {}", why::never_text(spec, &miss)))
+        let miss = place_together(&mut empty, &self.tree, unit, Pick::Existing).err();
+        let never = miss.map(|miss| {
+            let spec = &unit[miss.member].spec;
+            format!("beside the other jobs of its group {}", why::never_text(spec, &miss))
         });
         self.draft.work += empty.work;
         never
@@ -388,6 +375,44 @@ impl<'a> Session<'a> {
             work: self.draft.work,
         }
     }
+}
+
+/// Places the jobs of a unit on the draft, all or none. Big workers first; a member that then finds no room is tried
+/// first of all, once each, because what one takes may be what only another can use.
+fn place_together(draft: &mut Draft<'_>, tree: &Tree, unit: &Unit<'_>, pick: Pick) -> Result<Vec<Vec<Place>>, Miss> {
+    let mut order = by_size(unit);
+    let mut moved = BTreeSet::new();
+    loop {
+        match place_in_order(draft, tree, unit, pick, &order) {
+            Err(miss) if order[0] != miss.member && moved.insert(miss.member) => {
+                order.retain(|member| *member != miss.member);
+                order.insert(0, miss.member);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn place_in_order(
+    draft: &mut Draft<'_>,
+    tree: &Tree,
+    unit: &Unit<'_>,
+    pick: Pick,
+    order: &[usize],
+) -> Result<Vec<Vec<Place>>, Miss> {
+    let mark = draft.mark();
+    let mut places = vec![Vec::new(); unit.len()];
+    for index in order.iter().copied() {
+        let spec = &unit[index].spec;
+        match place_gang(draft, tree, spec, spec.gang.workers, pick) {
+            Ok(found) => places[index] = found,
+            Err(miss) => {
+                draft.undo_to(mark);
+                return Err(Miss { member: index, ..miss });
+            }
+        }
+    }
+    Ok(places)
 }
 
 /// The largest shapes first: they have the fewest places to go.

@@ -21,9 +21,7 @@ impl Room {
         let mut room = Room::empty_machine(&node.machine);
         room.gpus = node.mask(|device| device == Device::Free);
         room.cpus = room.cpus.difference(&node.cpus_used);
-        for stray in &node.strays {
-            room.cpus = room.cpus.difference(&stray.cpus);
-        }
+        room.withhold(node);
         for (free, used) in room.memory.iter_mut().zip(&node.memory_used) {
             *free = free.saturating_sub(*used);
         }
@@ -55,6 +53,15 @@ impl Room {
         for (socket, bytes) in &place.memory {
             let free = &mut self.memory[usize::from(*socket)];
             *free = free.saturating_add(*bytes);
+        }
+    }
+
+    /// Takes out what nobody may have, whoever held it: sick devices, and the GPUs and CPUs of stray processes.
+    pub fn withhold(&mut self, node: &Node) {
+        self.gpus &= !node.mask(|device| matches!(device, Device::Sick { .. }));
+        for stray in &node.strays {
+            self.gpus &= !stray.gpus;
+            self.cpus = self.cpus.difference(&stray.cpus);
         }
     }
 
