@@ -40,7 +40,7 @@ impl Change<'_> {
             return bad("resources", "a worker needs at least one GPU, CPU or byte of memory".to_string());
         }
         if let Some(slice) = spec.topology.ranks_per_island
-            && (slice == 0 || gang.workers % slice != 0 || spec.shape.gpus == 0)
+            && (slice == 0 || !gang.workers.is_multiple_of(slice) || spec.shape.gpus == 0)
         {
             let why = format!("{slice} does not divide {} workers with GPUs", gang.workers);
             return bad("topology.ranks_per_island", why);

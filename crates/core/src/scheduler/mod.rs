@@ -25,7 +25,7 @@ use crate::model::amounts::Resources;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId};
-use crate::model::job::{Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
+use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use draft::Draft;
@@ -57,7 +57,7 @@ pub(crate) struct Session<'a> {
     pub blocked: BTreeMap<JobId, Blocker>,
     pub reserved: Vec<Reserved>,
     /// When what is held now comes free, with the places: running work, starts of this decision, claims.
-    pub ends: Vec<Held>,
+    pub ends: Vec<Held<'a>>,
     queue_used: BTreeMap<&'a str, Resources>,
     /// Claimants that start elsewhere: what was kept for them is free again.
     pub given_up: BTreeSet<JobId>,
@@ -72,13 +72,30 @@ pub(crate) struct Session<'a> {
 }
 
 /// Devices with the moment at which they come free.
-#[derive(Debug, Clone)]
-pub(crate) struct Held {
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
     pub end: Time,
     /// The end is assumed: its holder states no limit.
     pub assumed: bool,
     pub job: JobId,
-    pub places: Vec<Place>,
+    pub places: Hold<'a>,
+}
+
+/// The places of running work, which are many and stay where they are, or places that were chosen.
+#[derive(Debug)]
+pub(crate) enum Hold<'a> {
+    Live(&'a Attempt),
+    Chosen(Vec<Place>),
+}
+
+impl Hold<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = &Place> {
+        let (live, chosen) = match self {
+            Hold::Live(attempt) => (Some(attempt.live().map(|worker| &worker.place)), [].iter()),
+            Hold::Chosen(places) => (None, places.iter()),
+        };
+        live.into_iter().flatten().chain(chosen)
+    }
 }
 
 /// What makes two pending jobs equal to the scheduler.
@@ -120,7 +137,7 @@ impl<'a> Session<'a> {
     fn note_running(&mut self) {
         for job in self.cluster.jobs.values() {
             let Some(attempt) = &job.attempt else { continue };
-            let places = attempt.live().map(|worker| worker.place.clone()).collect();
+            let places = Hold::Live(attempt);
             let (end, assumed) = match attempt.stopping() {
                 Some(stop) => (stop.deadline, false),
                 None => self.expected_end(job, attempt.ran_from.unwrap_or(self.now)),
@@ -259,7 +276,7 @@ impl<'a> Session<'a> {
         for (job, places) in unit.iter().zip(places) {
             self.charge(job);
             let (end, assumed) = self.expected_end(job, self.now);
-            self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, job: job.id, places: Hold::Chosen(places.clone()) });
             self.steps.push(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
         }
     }

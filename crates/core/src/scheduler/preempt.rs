@@ -5,7 +5,7 @@
 //! turns out not to be needed is put back, most expensive first, so no victim of the final set could stay.
 use super::filter::Pick;
 use super::fit::{self, Cell};
-use super::{Held, Session, Unit, within_node};
+use super::{Held, Hold, Session, Unit, within_node};
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{JobId, NodeId};
@@ -19,7 +19,7 @@ const DOMAINS_TRIED: usize = 8;
 /// A job, or all live jobs of a group, that would leave together.
 struct Victim<'a> {
     jobs: Vec<&'a Job>,
-    places: Vec<Place>,
+    places: Vec<&'a Place>,
     /// Weighted work lost; see [`cost`].
     cost: u128,
     lost_gpu_ms: u64,
@@ -99,7 +99,7 @@ impl<'a> Session<'a> {
     fn victim(&self, jobs: Vec<&'a Job>) -> Victim<'a> {
         let attempts = jobs.iter().filter_map(|job| job.attempt.as_ref());
         Victim {
-            places: attempts.flat_map(|attempt| attempt.live().map(|worker| worker.place.clone())).collect(),
+            places: attempts.flat_map(|attempt| attempt.live().map(|worker| &worker.place)).collect(),
             cost: jobs.iter().map(|job| cost(job, self.now)).sum(),
             lost_gpu_ms: jobs.iter().fold(0, |sum, job| sum.saturating_add(lost_gpu_ms(job, self.now))),
             submitted_at: jobs.iter().map(|job| job.submitted_at).max().unwrap_or_default(),
@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
     /// The draft as it would be with `gone` away and earlier reservations kept.
     fn without(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], gone: &BTreeSet<usize>) {
         let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
-        self.draft.give_all(gone.iter().flat_map(|i| victims[*i].places.iter()));
+        self.draft.give_all(gone.iter().flat_map(|i| victims[*i].places.iter().copied()));
         self.hold_back_reservations(end);
     }
 
@@ -230,13 +230,13 @@ impl<'a> Session<'a> {
             self.steps.push(Step::Stop { job: job.id, attempt: attempt.number, why });
             stopped.push((job.id, attempt.number));
         }
-        let freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
+        let freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter().copied()));
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
         for (job, places) in unit.iter().zip(plan.places) {
             self.hold_back(&places, &freed);
             self.charge(job);
             let (end, assumed) = self.expected_end(job, deadline);
-            self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, job: job.id, places: Hold::Chosen(places.clone()) });
             let (claimant, victims, made_at) = (job.id, stopped.clone(), self.now);
             self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
             lost_gpu_ms = 0;
@@ -370,7 +370,7 @@ impl<'s, 'a> Estimate<'s, 'a> {
         let (room, before) = self.nodes.get(&node)?;
         let mut order: Vec<usize> =
             self.by_node.get(&node)?.iter().copied().filter(|i| !self.chosen.contains(i)).collect();
-        order.sort_by(|a, b| self.per_freed(*a, node).cmp(&self.per_freed(*b, node)));
+        order.sort_by_cached_key(|index| self.per_freed(*index, node));
         let mut room = *room;
         let mut taken = Vec::new();
         for index in order {
@@ -395,7 +395,7 @@ impl<'s, 'a> Estimate<'s, 'a> {
     }
 
     fn places_on(&self, index: usize, node: NodeId) -> impl Iterator<Item = &Place> {
-        self.victims[index].places.iter().filter(move |place| place.node == node)
+        self.victims[index].places.iter().copied().filter(move |place| place.node == node)
     }
 
     fn trimmed(&self, node: NodeId, before: u32, mut taken: Vec<usize>) -> Offer {

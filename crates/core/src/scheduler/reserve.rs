@@ -74,9 +74,7 @@ impl<'a> Session<'a> {
     /// Where the unit would be at `at`, when all that is expected to end by then has ended.
     pub fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
-        let gone: Vec<Place> =
-            self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter().cloned()).collect();
-        self.draft.give_all(&gone);
+        self.draft.give_all(self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter()));
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
         let claims = |job| self.claim_of(job).is_some() || self.claiming.contains(&job);
         let claimed = self.ends.iter().filter(|held| held.end > at && claims(held.job));
