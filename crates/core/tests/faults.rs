@@ -3,7 +3,7 @@ mod common;
 
 use common::{Lab, job, limit, require};
 use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
-use ganger_core::lifecycle::{Input, Refusal, next_deadline};
+use ganger_core::lifecycle::{Input, Refusal, next_deadline, next_wake_up};
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::cluster::NodePlacement;
 use ganger_core::model::cpuset::CpuSet;
@@ -372,4 +372,23 @@ fn a_slice_is_never_spread_over_islands_to_fit_a_socket() {
     lab.settle();
     assert_eq!(lab.state(pairs), JobState::Pending);
     assert_eq!(lab.state(other), JobState::Running);
+}
+
+/// An input that is applied exactly when a job may begin makes the moment the state's own time; it must not be lost.
+#[test]
+fn a_wake_up_counts_from_the_last_decision_and_not_from_the_state() {
+    let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
+    let (decided_at, begin) = (lab.now, lab.now + Span::minutes(5));
+    let mut spec = job("later", 1, 1, Priority::P2);
+    spec.begin = Some(begin);
+    let id = lab.submit(spec);
+    lab.settle();
+    assert_eq!(next_wake_up(&lab.cluster, decided_at), Some(begin));
+    lab.now = begin;
+    lab.apply(Input::Heard { node: N0 });
+    assert_eq!(lab.cluster.now, begin);
+    assert_eq!(next_wake_up(&lab.cluster, decided_at), Some(begin));
+    assert_eq!(next_wake_up(&lab.cluster, begin), None);
+    lab.settle();
+    assert_eq!(lab.cluster.job(id).unwrap().state, JobState::Running);
 }

@@ -68,8 +68,6 @@ fn later_work_is_read_and_then_refused_by_name() {
     let error = later::refuse_later_work(&script).unwrap_err().to_string();
     assert_eq!(error, "not supported yet: queue budget= (line 7)");
     for (statement, what) in [
-        ("submit A workers=4 min=2", "min="),
-        ("submit A workers=4 step=2", "step="),
         ("submit A share=0.5", "share="),
         ("submit A mig=3g.40gb", "mig="),
         ("submit A pcie_bandwidth=1GB/s", "pcie_bandwidth="),

@@ -4,11 +4,7 @@ use ganger_simulator::{Stats, storm};
 fn storms(seeds: std::ops::Range<u64>, events: usize) -> Stats {
     let mut sum = Stats::default();
     for seed in seeds {
-        let stats = storm(seed, events).unwrap_or_else(|failure| panic!("{failure}"));
-        sum.submitted += stats.submitted;
-        sum.done += stats.done;
-        sum.evictions += stats.evictions;
-        sum.attempts += stats.attempts;
+        sum += storm(seed, events).unwrap_or_else(|failure| panic!("{failure}"));
     }
     sum
 }
@@ -19,6 +15,7 @@ fn storms_break_no_rule_and_lose_no_job() {
     // A storm in which nothing happens proves nothing.
     assert!(sum.done > sum.submitted / 4, "{sum:?}");
     assert!(sum.evictions > 20 && sum.attempts > sum.done as u64, "{sum:?}");
+    assert!(sum.shrinks > 10 && sum.failures > 20, "{sum:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ mod tick;
 
 pub use input::{Effects, Event, Input, Refusal};
 pub use orders::orders;
-pub use tick::next_deadline;
+pub use tick::{next_deadline, next_wake_up};
 
 use crate::model::cluster::Cluster;
 use crate::model::time::Time;

@@ -154,26 +154,28 @@ pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
     2 * (1 + heard) > agents + 1
 }
 
-/// When a tick may next change something; `None`: never without an input.
+/// The first moment after `since` at which `decide` may find more than it did at `since`, by the clock alone: a begin
+/// time, the end of a backoff or of a node's cooldown. The time of the cluster plays no part: whoever asks with the time of
+/// the last decision misses no such moment, whatever was applied meanwhile. `None`: there is no such moment.
+pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
+    let pending = cluster.jobs.values().filter(|job| job.attempt.is_none());
+    let jobs = pending.flat_map(|job| job.spec.begin.into_iter().chain([job.not_before]));
+    let cooldowns = cluster.nodes.iter().map(|node| node.cooldown_until);
+    jobs.chain(cooldowns).filter(|at| *at > since && *at < Time::NEVER).min()
+}
+
+/// When a tick may next change something, or `decide` find more than at the time of the cluster; `None`: never without an
+/// input.
 pub fn next_deadline(cluster: &Cluster) -> Option<Time> {
     // Without a majority silent nodes wait for somebody to be heard, not for the clock.
     let waits = !majority_heard(cluster, cluster.now);
     let silent = |node: &Node| cluster.now.since(node.last_heard) >= cluster.policy.lease;
     let stuck = |node: &Node| waits && silent(node) && node.health.state == HealthState::Suspect;
     let nodes = cluster.nodes.iter().filter(|node| !stuck(node)).filter_map(|node| node_deadline(cluster, node));
-    let jobs = cluster.jobs.values().map(|job| wake_up(cluster, job));
+    let jobs = cluster.jobs.values().map(|job| job_deadline(cluster, job));
     let claims = cluster.claims.values().map(|claim| claim.deadline);
-    nodes.chain(jobs).chain(claims).min().filter(|at| *at < Time::NEVER)
-}
-
-/// A pending job may become placeable by the clock alone.
-fn wake_up(cluster: &Cluster, job: &Job) -> Time {
-    if job.attempt.is_some() {
-        return job_deadline(cluster, job);
-    }
-    let begin = job.spec.begin.filter(|at| *at > cluster.now);
-    let backoff = Some(job.not_before).filter(|at| *at > cluster.now);
-    begin.into_iter().chain(backoff).min().unwrap_or(Time::NEVER)
+    let wake_up = next_wake_up(cluster, cluster.now);
+    nodes.chain(jobs).chain(claims).chain(wake_up).min().filter(|at| *at < Time::NEVER)
 }
 
 fn job_deadline(cluster: &Cluster, job: &Job) -> Time {
@@ -203,12 +205,11 @@ fn unconfirmed_at(cluster: &Cluster, deadline: Time, nodes: impl IntoIterator<It
 fn node_deadline(cluster: &Cluster, node: &Node) -> Option<Time> {
     let lease = cluster.policy.lease;
     let health = node.health.until;
-    let cooldown = Some(node.cooldown_until).filter(|at| *at > cluster.now);
     let silence = match node.health.state {
         HealthState::Ready | HealthState::Probation => Some(node.last_heard + suspect_after(lease)),
         HealthState::Suspect => Some(lease_end(cluster, node)),
         HealthState::Quarantined if !node.tenants.is_empty() => Some(lease_end(cluster, node)),
         _ => None,
     };
-    health.into_iter().chain(cooldown).chain(silence).min()
+    health.into_iter().chain(silence).min()
 }

@@ -51,7 +51,12 @@ pub(super) struct Turns {
     heard_unpublished: BTreeMap<NodeId, Time>,
     tick_at: Time,
     wants_decision: bool,
+    /// No decision is asked for before.
     decide_at: Time,
+    /// The moment of the last question to the decider.
+    asked_at: Time,
+    /// When a begin time, a backoff or a cooldown is over that the last question came too early for.
+    wake_at: Time,
 }
 
 /// What a turn has gathered: effects to store, answers to give once they are.
@@ -93,6 +98,8 @@ impl Turns {
             tick_at: Time::default(),
             wants_decision: true,
             decide_at: Time::default(),
+            asked_at: Time::default(),
+            wake_at: Time::NEVER,
         }
     }
 
@@ -130,7 +137,8 @@ impl Turns {
 
     /// Until the next deadline, or until a decision may be asked for again.
     fn sleep(&self, now: Time) -> Duration {
-        let decision = if self.wants_decision && !self.decider.is_busy() { self.decide_at } else { Time::NEVER };
+        let wanted = if self.wants_decision { now } else { self.wake_at };
+        let decision = if self.decider.is_busy() { Time::NEVER } else { wanted.max(self.decide_at) };
         let next = self.tick_at.min(decision);
         Duration::from_millis(next.since(now).min(LONGEST_SLEEP).0)
     }
@@ -316,6 +324,7 @@ impl Turns {
         }
         if !turn.batch.is_empty() || turn.changed {
             self.tick_at = self.next_tick(now, is_durable(&turn.batch.dirty));
+            self.watch_wake_up();
         }
         if turn.changed || !turn.batch.is_empty() || now.since(self.published_at) >= HEARD_PERIOD {
             self.publish(now);
@@ -350,7 +359,13 @@ impl Turns {
         self.wants_decision |= turn.decided || turn.wants_decision;
         self.decide_at = now + STORE_PAUSE;
         self.tick_at = now + STORE_PAUSE;
+        self.watch_wake_up();
         self.publish(now);
+    }
+
+    /// Counted from the last question, not from the state, whose time any input moves past the moment.
+    fn watch_wake_up(&mut self) {
+        self.wake_at = lifecycle::next_wake_up(&self.cluster, self.asked_at).unwrap_or(Time::NEVER);
     }
 
     fn refuse(&self, answers: Vec<Answer>, error: &StoreError) {
@@ -412,10 +427,13 @@ impl Turns {
     fn consider_deciding(&mut self, now: Time) {
         let overdue = self.decision.as_ref().is_some_and(|d| now.since(d.now()) >= DECISION_PERIOD);
         let pending = || self.cluster.jobs.values().any(|job| job.state == JobState::Pending);
-        if self.decider.is_busy() || now < self.decide_at || !(self.wants_decision || overdue && pending()) {
+        let wanted = self.wants_decision || self.wake_at <= now;
+        if self.decider.is_busy() || now < self.decide_at || !(wanted || overdue && pending()) {
             return;
         }
         self.wants_decision = false;
+        self.asked_at = now;
+        self.watch_wake_up();
         self.decider.ask(self.published.clone(), now);
     }
 }
@@ -447,3 +465,7 @@ fn is_met_by(dependency: &Dependency, state: JobState) -> bool {
         DependencyKind::AfterAny => true,
     }
 }
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;

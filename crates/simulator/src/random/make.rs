@@ -68,7 +68,7 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
         queue: QUEUES[dice.below(4) as usize].to_string(),
         priority,
         preemptible: priority == Priority::P3 || dice.one_in(4),
-        gang: Gang { workers, min: workers, step: workers },
+        gang: gang(dice, workers),
         shape: Shape {
             gpus,
             cpus: dice.between(1, 4) as u32,
@@ -90,13 +90,22 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
             write_time: plan.ckpt_time,
             restart_time: plan.restart_time,
         },
-        retries: 2,
+        retries: dice.below(4) as u32,
         after: Vec::new(),
         begin: None,
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
         name,
     };
     (spec, plan)
+}
+
+/// Whole or elastic, also with steps that do not divide what may leave.
+fn gang(dice: &mut Dice, workers: u32) -> Gang {
+    if workers == 1 || dice.one_in(2) {
+        return Gang { workers, min: workers, step: workers };
+    }
+    let min = dice.between(1, workers.into()) as u32;
+    Gang { workers, min, step: dice.between(1, 3) as u32 }
 }
 
 fn wish(dice: &mut Dice, gpus: u32, workers: u32) -> TopologyWish {

@@ -5,12 +5,13 @@
 mod dice;
 mod make;
 
+use crate::world::agent::{Key, Process};
 use crate::world::{Broken, OPERATOR, TraceLine, World};
 use dice::Dice;
 use ganger_core::lifecycle::Input;
 use ganger_core::model::decision::Reason;
 use ganger_core::model::ids::{AttemptNo, JobId, NodeId};
-use ganger_core::model::job::{Exit, Group, JobState};
+use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Group, JobSpec, JobState};
 use ganger_core::model::report::Report;
 use ganger_core::model::time::Span;
 use serde::Serialize;
@@ -33,7 +34,27 @@ pub struct Stats {
     pub left: usize,
     pub attempts: u64,
     pub evictions: u64,
+    /// Times that an elastic gang gave up workers.
+    pub shrinks: u64,
+    /// Runs that failed by themselves.
+    pub failures: u64,
     pub lost_gpu_ms: u64,
+}
+
+impl std::ops::AddAssign for Stats {
+    fn add_assign(&mut self, other: Stats) {
+        self.events += other.events;
+        self.submitted += other.submitted;
+        self.done += other.done;
+        self.failed += other.failed;
+        self.cancelled += other.cancelled;
+        self.left += other.left;
+        self.attempts += other.attempts;
+        self.evictions += other.evictions;
+        self.shrinks += other.shrinks;
+        self.failures += other.failures;
+        self.lost_gpu_ms += other.lost_gpu_ms;
+    }
 }
 
 /// A storm that broke a rule. `storm(seed, step)` comes to the same point again.
@@ -107,8 +128,9 @@ impl Storm {
         }
         let node = NodeId(self.choice.below(self.world.cluster().nodes.len() as u64) as u32);
         match self.choice.below(100) {
-            0..40 => self.submit(),
-            40..48 => self.ask(|job, by| Input::Cancel { job, by }),
+            0..37 => self.submit(),
+            37..42 => self.crash(node),
+            42..48 => self.ask(|job, by| Input::Cancel { job, by }),
             48..51 => self.ask(|job, by| Input::Hold { job, by }),
             51..55 => self.ask(|job, by| Input::Release { job, by }),
             55..57 => self.ask(|job, by| Input::Requeue { job, by }),
@@ -140,12 +162,45 @@ impl Storm {
         };
         let name = format!("j{}", self.submitted);
         let group = group.map(|name| Group { name, size: 2 });
-        let (spec, plan) = make::job(&mut self.jobs, name, group);
+        let (mut spec, plan) = make::job(&mut self.jobs, name, group);
+        self.delay(&mut spec);
         self.submitted += 1;
         // A shape that the cluster refuses as it stands (ranks per island that do not divide) is no event.
         if let Err(why) = self.world.submit(Arc::new(spec), plan) {
             self.world.note("refused", why.to_string());
         }
+    }
+
+    /// Some jobs wait for others, also for such as have ended, or for a time.
+    fn delay(&mut self, spec: &mut JobSpec) {
+        if self.jobs.one_in(8) {
+            spec.begin = Some(self.world.now() + Span::seconds(self.jobs.below(2 * 3_600)));
+        }
+        while self.submitted > 0 && self.jobs.one_in(6) {
+            let job = JobId(1 + self.jobs.below(self.submitted as u64));
+            let kinds = [DependencyKind::AfterOk, DependencyKind::AfterNotOk, DependencyKind::AfterAny];
+            let kind = kinds[self.jobs.below(3) as usize].clone();
+            let ended = self.world.job(job).map(|job| job.state).filter(|state| state.is_terminal());
+            let met = ended.is_some_and(|state| match kind {
+                DependencyKind::AfterOk => state == JobState::Done,
+                DependencyKind::AfterNotOk => state != JobState::Done,
+                DependencyKind::AfterAny => true,
+            });
+            if spec.after.iter().all(|other| other.job != job) {
+                spec.after.push(Dependency { job, kind, met });
+            }
+        }
+    }
+
+    /// A process on the node, if one runs there, ends by itself: it fails, is killed, or asks to run again.
+    fn crash(&mut self, node: NodeId) {
+        let runs = self.world.processes(node).iter().filter(|(_, held)| held.process == Process::Running);
+        let running: Vec<Key> = runs.map(|(key, _)| *key).collect();
+        let Some(key) = self.choice.pick(&running).copied() else { return };
+        let exits = [Exit::Code(1), Exit::Signal(9), Exit::Signal(11), Exit::Code(EXIT_REQUEUE)];
+        let exit = exits[self.choice.below(4) as usize].clone();
+        self.world.note("statement", format!("job {} rank {} on node {node} ends: {exit:?}", key.0, key.2));
+        self.world.crash(node, key, exit);
     }
 
     /// Something that a person asks of a random live job; a refusal for its state is an answer.
@@ -245,6 +300,8 @@ impl Storm {
             left: self.world.cluster().jobs.len(),
             attempts: self.world.all_jobs().map(|job| u64::from(job.attempts.0)).sum(),
             evictions: self.world.all_jobs().map(|job| u64::from(job.evictions)).sum(),
+            shrinks: self.world.trace().iter().filter(|line| line.kind == "shrinking").count() as u64,
+            failures: self.world.all_jobs().map(|job| u64::from(job.failures)).sum(),
             lost_gpu_ms: self.world.lost_gpu_ms(),
         }
     }

@@ -107,7 +107,7 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
         queue: submit.queue.clone(),
         priority: submit.priority,
         preemptible: submit.preemptible,
-        gang: Gang { workers: submit.workers, min: submit.workers, step: submit.workers },
+        gang: gang(submit),
         shape: Shape {
             gpus: submit.gpus,
             cpus: submit.cpus,
@@ -141,6 +141,15 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
         }),
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
     }
+}
+
+/// Without `min` the gang keeps all its workers; with it, it gives up as few as others need, in steps of one unless
+/// `step` says more.
+fn gang(submit: &Submit) -> Gang {
+    let workers = submit.workers;
+    let min = submit.min.unwrap_or(workers);
+    let usual = if min < workers { 1 } else { workers };
+    Gang { workers, min, step: submit.step.unwrap_or(usual) }
 }
 
 /// A job that has ended already as it should have is no reason to wait.

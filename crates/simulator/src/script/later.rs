@@ -9,8 +9,6 @@ const QUEUE: &[Uses<QueueLine>] =
     &[("queue budget=", |q| q.budget_gpu_hours.is_some()), ("queue policy=", |q| q.policy.is_some())];
 
 const SUBMIT: &[Uses<Submit>] = &[
-    ("submit min= below workers (elastic gangs)", |s| s.min.is_some_and(|min| min != s.workers)),
-    ("submit step= below workers (elastic gangs)", |s| s.step.is_some_and(|step| step != s.workers)),
     ("submit share=", |s| s.share.is_some()),
     ("submit mig=", |s| s.mig.is_some()),
     ("submit pcie_bandwidth=", |s| s.pcie_bandwidth_bps.is_some()),

@@ -1,9 +1,11 @@
 //! What people and fate do to nodes and to the control plane.
+use super::agent::{Key, Process};
 use super::{OPERATOR, World};
 use ganger_core::lifecycle::Input;
 use ganger_core::model::cluster::Cluster;
 use ganger_core::model::decision::{Decision, Reservation};
 use ganger_core::model::ids::NodeId;
+use ganger_core::model::job::Exit;
 use ganger_core::model::report::Report;
 use ganger_core::scheduler;
 
@@ -67,6 +69,16 @@ impl World {
     pub fn uncordon(&mut self, node: NodeId) {
         self.observe(Input::Uncordon { node, by: OPERATOR.to_string() });
         self.settle();
+    }
+
+    /// A process that runs ends by itself; nothing happens if it does not run.
+    pub fn crash(&mut self, node: NodeId, key: Key, exit: Exit) {
+        let agent = &mut self.agents[node.index()];
+        if agent.ranks.get(&key).is_some_and(|held| held.process == Process::Running) {
+            agent.end(key, exit);
+            self.rank_over(key);
+            self.settle();
+        }
     }
 
     /// Whether the node refuses to start anything.

@@ -3,10 +3,10 @@ use super::World;
 use super::agent::{Key, Process};
 use super::training::{Milestone, Training, WorkPlan};
 use ganger_core::model::ids::{AttemptNo, JobId, NodeId, Rank};
-use ganger_core::model::job::Exit;
+use ganger_core::model::job::{AttemptPhase, Exit, WorkerPhase};
 use ganger_core::model::report::Report;
 use ganger_core::model::time::{Span, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the world knows of a job and the cluster does not.
 #[derive(Debug, Clone)]
@@ -31,6 +31,10 @@ impl SimulatedJob {
 pub(super) struct Gang {
     attempt: AttemptNo,
     ranks: BTreeMap<Rank, NodeId>,
+    /// Those of them that the gang goes on without.
+    given_up: BTreeSet<Rank>,
+    /// Those that are over and that the gang counted on.
+    fallen: BTreeSet<Rank>,
     /// From the moment when all run.
     training: Option<Training>,
     /// Milestones that were entered for an earlier course of things are void.
@@ -102,9 +106,10 @@ impl World {
         gang.ranks.insert(rank, node);
         let placed = self.cluster.job(job).and_then(|job| job.attempt.as_ref()).filter(|a| a.number == attempt);
         let Some(placed) = placed.filter(|placed| placed.workers.len() == gang.ranks.len()) else { return };
+        let full = placed.workers.len() as u32;
         let resumed = Span(placed.resume_from.as_ref().map_or(0, |checkpoint| checkpoint.step));
         let Some(simulated) = self.jobs.get_mut(&job) else { return };
-        gang.training = Some(Training::begin(simulated.plan, resumed, simulated.ran_before, self.now));
+        gang.training = Some(Training::begin(simulated.plan, full, resumed, simulated.ran_before, self.now));
         if simulated.ran_before {
             let lost_ms = simulated.done.0.saturating_sub(resumed.0);
             self.lost_gpu_ms = self.lost_gpu_ms.saturating_add(lost_ms.saturating_mul(simulated.gpus));
@@ -114,11 +119,54 @@ impl World {
         self.enter_next_milestone(job);
     }
 
-    /// A rank is gone: the others have nobody to talk to, and training stands still for good.
+    /// A rank is gone: the others have nobody to talk to, and training stands still for good. It goes on where the gang
+    /// was told before that it has to do without the rank, also if the rank itself never heard of that.
     pub(super) fn rank_over(&mut self, key: Key) {
-        if self.gangs.get(&key.0).is_some_and(|gang| gang.attempt == key.1) {
+        let told_to_leave = self.is_to_be_given_up(key);
+        let Some(gang) = self.gangs.get_mut(&key.0).filter(|gang| gang.attempt == key.1) else { return };
+        if told_to_leave {
+            self.give_up(key.0, &[key.2]);
+        } else if !gang.given_up.contains(&key.2) {
+            gang.fallen.insert(key.2);
             self.change_course(key.0, |training, now| training.halt(now));
         }
+    }
+
+    /// Gangs that stand still for a rank hear that they are to go on without it.
+    pub(super) fn spare_the_fallen(&mut self) {
+        let waiting = self
+            .gangs
+            .iter()
+            .flat_map(|(job, gang)| gang.fallen.difference(&gang.given_up).map(|rank| (*job, gang.attempt, *rank)));
+        let spared: Vec<Key> = waiting.filter(|key| self.is_to_be_given_up(*key)).collect();
+        spared.into_iter().for_each(|(job, _, rank)| self.give_up(job, &[rank]));
+    }
+
+    /// Whether the attempt runs on and the rank is told to leave it.
+    fn is_to_be_given_up(&self, (job, attempt, rank): Key) -> bool {
+        let attempt = self.cluster.job(job).and_then(|job| job.attempt.as_ref()).filter(|a| a.number == attempt);
+        attempt.is_some_and(|attempt| {
+            let leaves = |phase: &WorkerPhase| matches!(phase, WorkerPhase::Leaving { .. });
+            let worker = attempt.workers.get(rank.0 as usize);
+            matches!(attempt.phase, AttemptPhase::Running { .. }) && worker.is_some_and(|w| leaves(&w.phase))
+        })
+    }
+
+    /// The gang goes on without these ranks: also if it stood still for one of them, but not if it does for another.
+    fn give_up(&mut self, job: JobId, ranks: &[Rank]) {
+        let Some(gang) = self.gangs.get_mut(&job) else { return };
+        let before = gang.given_up.len();
+        gang.given_up.extend(ranks);
+        if gang.given_up.len() == before {
+            return;
+        }
+        let size = gang.ranks.len().saturating_sub(gang.given_up.len()) as u32;
+        let waited_for_them = !gang.fallen.is_empty() && gang.fallen.is_subset(&gang.given_up);
+        self.change_course(job, |training, now| {
+            if !training.is_halted() || waited_for_them {
+                training.resize(size, now);
+            }
+        });
     }
 
     /// Something other than the entered milestone happens to the training of a gang.
@@ -176,14 +224,40 @@ impl World {
         }
     }
 
-    /// Ranks of one gang were asked at the same moment to save and leave. They can save only together.
-    pub(super) fn gang_leaves(&mut self, job: JobId, asked: &[(NodeId, Key, Time)]) {
+    /// Ranks of one gang were asked at the same moment to leave: all because the attempt ends, or some that the gang can
+    /// do without.
+    pub(super) fn ranks_leave(&mut self, job: JobId, asked: &[(NodeId, Key, Time)]) {
+        if asked.iter().all(|(_, key, _)| self.is_to_be_given_up(*key)) {
+            self.spare_ranks_leave(job, asked);
+        } else {
+            self.gang_leaves(job, asked);
+        }
+    }
+
+    /// They take as long as a checkpoint on demand, if there is one, to hand over what they hold.
+    fn spare_ranks_leave(&mut self, job: JobId, asked: &[(NodeId, Key, Time)]) {
+        let Some(plan) = self.jobs.get(&job).map(|simulated| simulated.plan) else { return };
+        let ranks: Vec<Rank> = asked.iter().map(|(_, key, _)| key.2).collect();
+        self.give_up(job, &ranks);
+        let handed_over_at = if plan.on_demand_ckpt { self.now + plan.ckpt_time } else { self.now };
+        for (node, key, deadline) in asked {
+            self.leave_at(*node, *key, handed_over_at.min(*deadline));
+        }
+    }
+
+    fn leave_at(&mut self, node: NodeId, key: Key, ends_at: Time) {
+        self.agents[node.index()].set(key, Process::Leaving { ends_at });
+        self.agenda.add(ends_at, Due::Gone { node, key });
+    }
+
+    /// The ranks of a gang that ends can save only together.
+    fn gang_leaves(&mut self, job: JobId, asked: &[(NodeId, Key, Time)]) {
         let Some(simulated) = self.jobs.get(&job) else { return };
         let (plan, now) = (simulated.plan, self.now);
         let trains = self.gangs.get(&job).and_then(|gang| gang.training.as_ref()).is_some_and(|t| !t.is_halted());
         let deadline = asked.iter().map(|(_, _, deadline)| *deadline).min().unwrap_or(now);
         let saved_at = now + plan.ckpt_time;
-        let all = self.alive_ranks(job) == asked.len();
+        let all = self.training_ranks(job) == asked.len();
         if plan.on_demand_ckpt && trains && all && saved_at <= deadline {
             self.change_course(job, Training::save_for_stop);
         } else {
@@ -191,18 +265,17 @@ impl World {
         }
         for (node, key, _) in asked {
             if plan.on_demand_ckpt && trains {
-                let ends_at = saved_at.min(deadline);
-                self.agents[node.index()].set(*key, Process::Leaving { ends_at });
-                self.agenda.add(ends_at, Due::Gone { node: *node, key: *key });
+                self.leave_at(*node, *key, saved_at.min(deadline));
             } else {
                 self.agents[node.index()].end(*key, Exit::Signal(15));
             }
         }
     }
 
-    fn alive_ranks(&self, job: JobId) -> usize {
+    /// How many ranks run that nobody asked to leave.
+    fn training_ranks(&self, job: JobId) -> usize {
         let ranks = self.agents.iter().flat_map(|agent| agent.ranks.iter());
-        ranks.filter(|(key, held)| key.0 == job && held.is_alive()).count()
+        ranks.filter(|(key, held)| key.0 == job && held.process == Process::Running).count()
     }
 
     /// Whether anything that is entered can still happen: void entries are dropped first.
@@ -224,6 +297,13 @@ impl World {
 
 impl Gang {
     fn new(attempt: AttemptNo) -> Gang {
-        Gang { attempt, ranks: BTreeMap::new(), training: None, course: 0 }
+        Gang {
+            attempt,
+            ranks: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            fallen: BTreeSet::new(),
+            training: None,
+            course: 0,
+        }
     }
 }

@@ -258,6 +258,7 @@ impl World {
             self.happen(due);
             acted = true;
         }
+        self.spare_the_fallen();
         acted | self.obey_orders() | self.send_reports()
     }
 
@@ -320,7 +321,7 @@ impl World {
                 }
             }
         }
-        leaving.into_iter().for_each(|(job, ranks)| self.gang_leaves(job, &ranks));
+        leaving.into_iter().for_each(|(job, ranks)| self.ranks_leave(job, &ranks));
         acted
     }
 

@@ -1,7 +1,7 @@
 //! When a scenario is over: no job, node or claim can change without a new statement.
 use super::World;
 use ganger_core::model::ids::NodeId;
-use ganger_core::model::job::{AttemptPhase, Job};
+use ganger_core::model::job::{Attempt, AttemptPhase, Job, WorkerPhase};
 use ganger_core::model::node::HealthState;
 use ganger_core::model::time::Time;
 
@@ -24,12 +24,23 @@ impl World {
 
     fn job_can_change(&self, job: &Job) -> bool {
         let now = self.now;
+        if job.attempt.as_ref().is_some_and(|attempt| self.shrinks(attempt)) {
+            return true;
+        }
         match job.attempt.as_ref().map(|attempt| &attempt.phase) {
             None => job.not_before > now || job.spec.begin.is_some_and(|begin| begin > now),
             Some(AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline }) => *deadline > now,
             Some(AttemptPhase::Running { since }) => job.spec.time_limit.is_some_and(|limit| *since + limit > now),
             Some(AttemptPhase::Stopping(stop)) => stop.deadline + self.cluster.policy.stop_margin > now,
         }
+    }
+
+    /// Whether ranks that were given up are still to confirm that they are gone.
+    fn shrinks(&self, attempt: &Attempt) -> bool {
+        let margin = self.cluster.policy.stop_margin;
+        let late =
+            |phase: &WorkerPhase| matches!(phase, WorkerPhase::Leaving { deadline } if *deadline + margin > self.now);
+        attempt.workers.iter().any(|worker| late(&worker.phase))
     }
 
     fn node_can_change(&self, id: NodeId) -> bool {

@@ -54,20 +54,29 @@ pub struct Training {
     done: Span,
     mark: Time,
     phase: Phase,
+    /// Workers at full size, and those that are left.
+    full: u32,
+    size: u32,
 }
 
 impl Training {
-    /// All ranks run from `now`. `done` is the work in the checkpoint that it resumes from; `again`: the job ran before.
-    pub fn begin(plan: WorkPlan, done: Span, again: bool, now: Time) -> Training {
+    /// All `full` ranks run from `now`. `done` is the work in the checkpoint that it resumes from; `again`: the job ran
+    /// before.
+    pub fn begin(plan: WorkPlan, full: u32, done: Span, again: bool, now: Time) -> Training {
         let until = now + plan.restart_time;
         let phase = if again && until > now { Phase::Restarting { until } } else { Phase::Working };
-        Training { plan, began: now, done: Span(done.0.min(plan.work.0)), mark: now, phase }
+        let full = full.max(1);
+        Training { plan, began: now, done: Span(done.0.min(plan.work.0)), mark: now, phase, full, size: full }
     }
 
     /// Work done by `now`.
     pub fn done_at(&self, now: Time) -> Span {
         match self.phase {
-            Phase::Working => Span((self.done.0.saturating_add(now.since(self.mark).0)).min(self.plan.work.0)),
+            Phase::Working => {
+                let passed = u128::from(now.since(self.mark).0) * u128::from(self.size) / u128::from(self.full);
+                let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+                Span(self.done.0.saturating_add(passed).min(self.plan.work.0))
+            }
             _ => self.done,
         }
     }
@@ -84,13 +93,19 @@ impl Training {
             Phase::Writing { until } => Some((until, Milestone::Saved(self.done))),
             Phase::Saving { until } => Some((until, Milestone::SavedForStop(self.done))),
             Phase::Working => {
-                let finish = self.mark + Span(self.plan.work.0.saturating_sub(self.done.0));
+                let finish = self.mark + self.time_for(self.plan.work.0.saturating_sub(self.done.0));
                 match self.next_checkpoint() {
                     Some(at) if at < finish => Some((at, Milestone::WritingBegins)),
                     _ => Some((finish, Milestone::Finished)),
                 }
             }
         }
+    }
+
+    /// How long the workers that are left take for so much work at full size.
+    fn time_for(&self, work_ms: u64) -> Span {
+        let time = (u128::from(work_ms) * u128::from(self.full)).div_ceil(u128::from(self.size.max(1)));
+        Span(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
     /// Checkpoints come at whole multiples of the interval since the attempt began; one that falls into a pause is left
@@ -115,6 +130,20 @@ impl Training {
     pub fn save_for_stop(&mut self, now: Time) {
         self.bank(now);
         self.phase = Phase::Saving { until: now + self.plan.ckpt_time };
+    }
+
+    /// Some ranks were given up: the `size` that stay find together again, for as long as a restart takes, and go on at
+    /// their part of the speed. A checkpoint that was being written is not finished then. They also go on if they stood
+    /// still for those who went.
+    pub fn resize(&mut self, size: u32, now: Time) {
+        self.bank(now);
+        self.size = size.clamp(1, self.full);
+        let until = now + self.plan.restart_time;
+        if until > now {
+            self.phase = Phase::Restarting { until };
+        } else if self.is_halted() {
+            self.phase = Phase::Working;
+        }
     }
 
     /// A rank is over or leaves unsaved.
@@ -163,36 +192,58 @@ mod tests {
 
     #[test]
     fn checkpoints_count_from_the_start_and_pause_training() {
-        let first = Training::begin(plan(30, 10, 2, 5), Span::ZERO, false, at(0));
+        let first = Training::begin(plan(30, 10, 2, 5), 4, Span::ZERO, false, at(0));
         // Works 0–10, writes 10–12, works 12–20, writes 20–22, works 22–30, writes 30–32, works 32–36.
         assert_eq!(timeline(first), (vec![(12, 10), (22, 18), (32, 26)], 36));
     }
 
     #[test]
     fn a_later_attempt_restarts_first_and_skips_a_checkpoint_with_nothing_new() {
-        let again = Training::begin(plan(30, 5, 0, 5), Span::minutes(20), true, at(100));
+        let again = Training::begin(plan(30, 5, 0, 5), 4, Span::minutes(20), true, at(100));
         // Restarts 100–105; the checkpoint at 105 falls into the pause; works 105–115.
         assert_eq!(timeline(again), (vec![(110, 25)], 115));
     }
 
     #[test]
     fn a_checkpoint_that_takes_as_long_as_its_interval_does_not_stop_all_work() {
-        let slow = Training::begin(plan(10, 5, 5, 0), Span::ZERO, false, at(0));
+        let slow = Training::begin(plan(10, 5, 5, 0), 4, Span::ZERO, false, at(0));
         assert_eq!(timeline(slow), (vec![(10, 5)], 15));
     }
 
     #[test]
     fn work_that_is_done_at_the_moment_of_a_checkpoint_ends() {
-        assert_eq!(timeline(Training::begin(plan(10, 10, 1, 0), Span::ZERO, false, at(3))), (vec![], 13));
+        assert_eq!(timeline(Training::begin(plan(10, 10, 1, 0), 4, Span::ZERO, false, at(3))), (vec![], 13));
     }
 
     #[test]
     fn a_stop_pauses_and_saves_what_was_done() {
-        let mut training = Training::begin(plan(60, 0, 2, 0), Span::ZERO, false, at(0));
+        let mut training = Training::begin(plan(60, 0, 2, 0), 4, Span::ZERO, false, at(0));
         training.save_for_stop(at(7));
         assert_eq!(training.done_at(at(8)), Span::minutes(7));
         assert_eq!(training.next(), Some((at(9), Milestone::SavedForStop(Span::minutes(7)))));
         training.halt(at(8));
         assert_eq!((training.next(), training.is_halted()), (None, true));
+    }
+
+    #[test]
+    fn those_who_stay_go_on_at_their_part_of_the_speed() {
+        let mut training = Training::begin(plan(30, 0, 0, 0), 4, Span::ZERO, false, at(0));
+        training.resize(3, at(10));
+        training.resize(1, at(14));
+        // 10 minutes at 4/4, 4 at 3/4, the last 17 at 1/4.
+        assert_eq!(training.done_at(at(14)), Span::minutes(13));
+        assert_eq!(timeline(training), (vec![], 14 + 17 * 4));
+    }
+
+    #[test]
+    fn giving_up_ranks_takes_a_restart_and_breaks_off_a_checkpoint() {
+        let mut training = Training::begin(plan(30, 10, 4, 3), 2, Span::ZERO, false, at(0));
+        training.pass(Milestone::WritingBegins, at(10));
+        training.resize(1, at(12));
+        assert_eq!(training.next(), Some((at(15), Milestone::WorkGoesOn)));
+        // Works 15–20 at half speed, writes 20–24 and so on.
+        training.pass(Milestone::WorkGoesOn, at(15));
+        assert_eq!(training.next(), Some((at(20), Milestone::WritingBegins)));
+        assert_eq!(training.done_at(at(20)), Span(12 * 60_000 + 30_000));
     }
 }
