@@ -23,6 +23,10 @@ use tokio::sync::mpsc::UnboundedSender;
 const BATCH: usize = 256;
 const BACKOFF_FIRST_MS: u64 = 100;
 const BACKOFF_LAST_MS: u64 = 10_000;
+/// A long poll lasts this part of the lease. When the server dies, the last answer may be to a poll that was sent two polls
+/// ago, from which the lease counts, while a peer was answered just now: both must have lost the server, after three
+/// quarters of the lease, before the lease of the first ends. Twelve leaves them a twelfth of it.
+const POLLS_PER_LEASE: u64 = 12;
 
 /// What a good answer brought.
 #[derive(Debug)]
@@ -88,7 +92,7 @@ impl Link {
                     failures += 1;
                 }
             }
-            tokio::time::sleep(backoff(&self.config.node, failures)).await;
+            self.pause(failures).await;
         }
     }
 
@@ -108,10 +112,15 @@ impl Link {
                         tell(&error, failures);
                     }
                     failures += 1;
-                    tokio::time::sleep(backoff(&self.config.node, failures)).await;
+                    self.pause(failures).await;
                 }
             }
         }
+    }
+
+    async fn pause(&self, failures: u32) {
+        let lease_ms = self.contact().lease_ms;
+        tokio::time::sleep(backoff(&self.config.node, failures, lease_ms)).await;
     }
 
     async fn register(&self) -> Result<Standing, HttpError> {
@@ -158,7 +167,7 @@ impl Link {
             generation_seen: contact.generation,
             reports,
             // Often enough that a lease is renewed several times before it ends.
-            wait_ms: if wait { contact.lease_ms / 8 } else { 0 },
+            wait_ms: if wait { contact.lease_ms / POLLS_PER_LEASE } else { 0 },
             vouched: contact.vouches(now),
             witness: contact.is_witness(now),
             peers_seen: contact.peers.version,
@@ -196,10 +205,11 @@ fn tell(error: &HttpError, failures: u32) {
     }
 }
 
-/// Doubling up to ten seconds, then shortened by up to half, differently for each node and try, so that a thousand
-/// agents do not come back at the same instant.
-fn backoff(node: &str, failures: u32) -> Duration {
-    let full = BACKOFF_FIRST_MS.saturating_mul(1 << failures.min(10)).min(BACKOFF_LAST_MS);
+/// Doubling up to ten seconds or a sixth of the lease, which a server that is back waits for; then shortened by up to half,
+/// differently for each node and try, so that a thousand agents do not come back at the same instant.
+fn backoff(node: &str, failures: u32, lease_ms: u64) -> Duration {
+    let last = if lease_ms == 0 { BACKOFF_LAST_MS } else { (lease_ms / 6).clamp(BACKOFF_FIRST_MS, BACKOFF_LAST_MS) };
+    let full = BACKOFF_FIRST_MS.saturating_mul(1 << failures.min(10)).min(last);
     let hash = blake3::hash(format!("{node}/{failures}").as_bytes());
     let part = u64::from(hash.as_bytes()[0]);
     Duration::from_millis(full - full / 2 * part / 255)
@@ -212,13 +222,15 @@ mod tests {
     #[test]
     fn backoff_grows_is_capped_and_differs_between_nodes() {
         for failures in 0..40 {
-            let wait = backoff("n0", failures);
-            assert_eq!(wait, backoff("n0", failures));
+            let wait = backoff("n0", failures, 0);
+            assert_eq!(wait, backoff("n0", failures, 0));
             assert!(
                 wait >= Duration::from_millis(BACKOFF_FIRST_MS / 2) && wait <= Duration::from_millis(BACKOFF_LAST_MS)
             );
         }
-        assert!(backoff("n0", 30) >= Duration::from_millis(BACKOFF_LAST_MS / 2));
-        assert!((0..20).any(|failures| backoff("n0", failures) != backoff("n1", failures)));
+        assert!(backoff("n0", 30, 0) >= Duration::from_millis(BACKOFF_LAST_MS / 2));
+        // A short lease is not over before the next try.
+        assert!(backoff("n0", 30, 4_000) <= Duration::from_millis(666));
+        assert!((0..20).any(|failures| backoff("n0", failures, 0) != backoff("n1", failures, 0)));
     }
 }

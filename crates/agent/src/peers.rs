@@ -22,8 +22,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 const PATH: &str = "/peer/lost-server";
-/// Between two looks at whether peers have to be asked.
+/// Between two looks at whether peers have to be asked, at most.
 const LOOK: Duration = Duration::from_millis(500);
+/// With a short lease there is less time to ask.
+const LOOKS_PER_LEASE: u64 = 120;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Peers asked at the same time.
 const AT_ONCE: usize = 64;
@@ -35,7 +37,8 @@ const LONGEST_BODY_BYTES: usize = 64 << 10;
 pub async fn ask_when_lost(link: Arc<Link>) {
     let mut told = None;
     loop {
-        tokio::time::sleep(LOOK).await;
+        let lease_ms = link.contact().lease_ms;
+        tokio::time::sleep(look(lease_ms)).await;
         let asked_at = boottime_ms();
         if !link.contact().should_ask_peers(asked_at) {
             continue;
@@ -50,6 +53,11 @@ pub async fn ask_when_lost(link: Arc<Link>) {
             tell(enough);
         }
     }
+}
+
+fn look(lease_ms: u64) -> Duration {
+    let part = Duration::from_millis((lease_ms / LOOKS_PER_LEASE).max(20));
+    if lease_ms == 0 { LOOK } else { part.min(LOOK) }
 }
 
 fn tell(enough: bool) {

@@ -8,6 +8,8 @@ use crate::model::time::{Span, Time};
 
 /// Silence for this part of the lease makes a node suspect: agents renew at a sixth of it.
 const SUSPECT_PART: u64 = 3;
+/// Whoever was heard for the last time longer ago than this part of the lease is no witness for a majority.
+const WITNESS_PART: u64 = 2;
 
 impl Change<'_> {
     pub fn tick(&mut self) {
@@ -142,13 +144,17 @@ fn lease_end(cluster: &Cluster, node: &Node) -> Time {
 }
 
 /// Server and agents heard from are more than half of (agents + 1): nobody else can be a majority.
+///
+/// An agent counts for half a lease only. It says for a quarter of a lease after its last answer that it is a witness, and
+/// vouches for peers after three quarters: so it is never counted here while it vouches there, also when what it said
+/// last arrived and the answer did not.
 pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
-    let lease = cluster.policy.lease;
+    let fresh = Span(cluster.policy.lease.0 / WITNESS_PART);
     let alive = cluster.nodes.iter().filter(|node| node.health.state != HealthState::Dead);
     let (mut agents, mut heard) = (0u64, 0u64);
     for node in alive {
         agents += 1;
-        let witness = now.since(node.last_heard) < lease && !cluster.doubtful.contains(&node.id);
+        let witness = now.since(node.last_heard) < fresh && !cluster.doubtful.contains(&node.id);
         heard += u64::from(witness);
     }
     2 * (1 + heard) > agents + 1

@@ -7,6 +7,7 @@ use ganger_agent::Config as AgentConfig;
 use ganger_agent::inventory::InventorySource;
 use ganger_runtime::http::Endpoint;
 use ganger_runtime::{logging, shutdown};
+use ganger_server::store::CrashPoint;
 use std::path::PathBuf;
 
 /// Logs from this level up, unless `GANGER_LOG` names another.
@@ -37,6 +38,8 @@ pub async fn server(args: ServerArgs) -> Result<(), Failure> {
     config.listen = Some(args.listen);
     config.allow_remote = args.allow_remote;
     config.allow_root = args.allow_root;
+    let crash_at = CrashPoint::asked_for(|name| std::env::var(name).ok());
+    config.store.crash_at = crash_at.map_err(|error| Failure::wrong(error.to_string()))?;
     if let Some(lease) = args.lease {
         config.settings.insert("lease".to_string(), format!("{}ms", lease.0));
     }

@@ -3,6 +3,7 @@
 //!
 //! One thread writes (the loop), whole batches at a time: [`Store::commit`] either stores a batch with everything in it or
 //! nothing. Others read through [`Reader`]. It never decides anything and never holds the cluster itself.
+mod crash;
 mod journal;
 mod load;
 mod read;
@@ -10,6 +11,7 @@ mod schema;
 mod tokens;
 mod write;
 
+pub use crash::{CrashPoint, CrashPointError};
 pub use journal::{LoggedInput, Recording};
 pub use read::{EventFilter, FinishedFilter, NumberedEvent, Reader};
 pub use tokens::{TokenChange, TokenRecord};
@@ -77,11 +79,13 @@ pub struct StoreOptions {
     pub snapshot_every: u64,
     /// The file may not grow beyond so many pages of 4 KiB: stands for a full disk.
     pub page_limit: Option<u32>,
+    /// When to end the process on purpose.
+    pub crash_at: Option<CrashPoint>,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        StoreOptions { snapshot_every: 5_000, page_limit: None }
+        StoreOptions { snapshot_every: 5_000, page_limit: None, crash_at: None }
     }
 }
 

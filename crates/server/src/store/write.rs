@@ -79,6 +79,9 @@ impl Store {
         }
         super::journal::write_inputs(&transaction, self.last_input, &batch.inputs)?;
         transaction.commit()?;
+        if let Some(point) = &mut self.options.crash_at {
+            point.committed(batch);
+        }
         self.machines.extend(machines.into_iter().map(|(machine, hash, _)| (machine, hash)));
         self.last_event = last_event;
         self.last_input += batch.inputs.len() as u64;
