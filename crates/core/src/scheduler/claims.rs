@@ -24,7 +24,7 @@ impl<'a> Session<'a> {
             let Some(job) = self.cluster.job(claim.claimant) else { continue };
             self.charge(job);
             let (end, assumed) = self.expected_end(job, claim.deadline);
-            self.ends.push(Held { end, assumed, job: job.id, places: claim.places.clone() });
+            self.ends.push(Held { end, assumed, leaving: false, job: job.id, places: claim.places.clone() });
         }
     }
 

@@ -80,6 +80,8 @@ pub(crate) struct Held {
     pub end: Time,
     /// The end is assumed: its holder states no limit.
     pub assumed: bool,
+    /// Its holder was told to leave: it comes free whatever anybody decides.
+    pub leaving: bool,
     pub job: JobId,
     pub places: Vec<Place>,
 }
@@ -128,12 +130,12 @@ impl<'a> Session<'a> {
             if attempt.leaving().next().is_some() {
                 let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
                 let places = attempt.leaving().map(|worker| worker.place.clone()).collect();
-                self.ends.push(Held { end, assumed: false, job: job.id, places });
+                self.ends.push(Held { end, assumed: false, leaving: true, job: job.id, places });
             }
             if attempt.stopping().is_none() {
                 let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
                 let places = attempt.staying().map(|worker| worker.place.clone()).collect();
-                self.ends.push(Held { end, assumed, job: job.id, places });
+                self.ends.push(Held { end, assumed, leaving: false, job: job.id, places });
             }
         }
     }
@@ -241,7 +243,7 @@ impl<'a> Session<'a> {
         for (job, places) in unit.iter().zip(places) {
             self.charge(job);
             let (end, assumed) = self.expected_end(job, self.now);
-            self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, leaving: false, job: job.id, places: places.clone() });
             self.steps.push(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
         }
     }
