@@ -59,6 +59,7 @@ impl<'a> Session<'a> {
             if self.yields_claim(unit) {
                 return;
             }
+            self.started.extend(unit.iter().map(|job| job.id));
             for (job, claim) in unit.iter().zip(claims) {
                 let Some(claim) = claim else { continue };
                 let attempt = AttemptNo(job.attempts.0 + 1);

@@ -39,8 +39,7 @@ use tree::Tree;
 pub fn decide(cluster: &Cluster, now: Time) -> Decision {
     let mut session = Session::new(cluster, now);
     let units = order::units(cluster, now);
-    units.iter().for_each(|unit| session.consider(unit));
-    session.look_again(&units);
+    session.walk(&units);
     session.finish()
 }
 
@@ -67,7 +66,9 @@ pub(crate) struct Session<'a> {
     /// Told to stop by this decision: nobody can be told twice.
     pub leaving: BTreeSet<JobId>,
     /// Claimants of this decision.
-    pub claiming: BTreeSet<JobId>,
+    pub claiming: BTreeMap<JobId, Blocker>,
+    /// Whose start is a step of this decision.
+    pub started: BTreeSet<JobId>,
     /// Requests that failed already: equal ones fail for the same reason.
     failed: BTreeMap<ClassKey<'a>, Blocker>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -115,7 +116,8 @@ impl<'a> Session<'a> {
             promised: cluster.claims.keys().copied().collect(),
             given_up: BTreeSet::new(),
             leaving: BTreeSet::new(),
-            claiming: BTreeSet::new(),
+            claiming: BTreeMap::new(),
+            started: BTreeSet::new(),
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };
@@ -240,6 +242,7 @@ impl<'a> Session<'a> {
     }
 
     fn start(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) {
+        self.started.extend(unit.iter().map(|job| job.id));
         for (job, places) in unit.iter().zip(places) {
             self.charge(job);
             let (end, assumed) = self.expected_end(job, self.now);
@@ -262,21 +265,27 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A claim that was given up leaves devices that those who were refused before may use: they are asked again, as
-    /// long as that happens, so that the next decision has nothing to add.
-    fn look_again(&mut self, units: &[Unit<'a>]) {
-        let mut seen = 0;
-        while self.given_up.len() > seen {
-            seen = self.given_up.len();
-            let refused = std::mem::take(&mut self.blocked);
+    /// Asks every unit in the order of service. A claim that is given up leaves devices that those who were refused before
+    /// may use, so the walk begins again there and then, with what is settled left as it is: whoever comes later must not
+    /// take them first. Claims are given up once, so it ends.
+    fn walk(&mut self, units: &[Unit<'a>]) {
+        loop {
+            let given_up = self.given_up.len();
+            self.blocked.clear();
             self.failed.clear();
             self.reserved.clear();
-            for unit in units.iter().filter(|unit| refused.contains_key(&unit[0].id)) {
-                if self.claiming.contains(&unit[0].id) {
-                    self.block(unit, refused[&unit[0].id].clone());
-                } else {
-                    self.consider(unit);
+            for unit in units {
+                match self.claiming.get(&unit[0].id) {
+                    Some(yielding) => self.block(unit, yielding.clone()),
+                    None if self.started.contains(&unit[0].id) => {}
+                    None => self.consider(unit),
                 }
+                if self.given_up.len() > given_up {
+                    break;
+                }
+            }
+            if self.given_up.len() == given_up {
+                return;
             }
         }
     }

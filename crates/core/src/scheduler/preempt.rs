@@ -287,8 +287,9 @@ impl<'a> Session<'a> {
             lost_gpu_ms = 0;
         }
         self.leaving.extend(stopped.iter().map(|(job, _)| *job));
-        self.claiming.extend(unit.iter().map(|job| job.id));
-        Blocker::Yielding { victims: stopped.len() as u32, deadline }
+        let yielding = Blocker::Yielding { victims: stopped.len() as u32, deadline };
+        self.claiming.extend(unit.iter().map(|job| (job.id, yielding.clone())));
+        yielding
     }
 
     /// Those told to stop in this decision are no longer counted as running until their limit.

@@ -80,7 +80,7 @@ impl<'a> Session<'a> {
             self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter().cloned()).collect();
         self.draft.give_all(&gone);
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
-        let claims = |job| self.claim_of(job).is_some() || self.claiming.contains(&job);
+        let claims = |job| self.claim_of(job).is_some() || self.claiming.contains_key(&job);
         let claimed = self.ends.iter().filter(|held| held.end > at && claims(held.job));
         let kept: Vec<Place> = reserved
             .flat_map(|reserved| reserved.reservation.places.iter())
