@@ -24,7 +24,7 @@ impl<'a> Session<'a> {
             let Some(job) = self.cluster.job(claim.claimant) else { continue };
             self.charge(job);
             let (end, assumed) = self.expected_end(job, claim.deadline);
-            self.ends.push(Held { end, assumed, job: job.id, places: claim.places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: claim.places.clone() });
         }
     }
 
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
     }
 
     /// Who waits for devices, goes first, and could stop the unit as soon as it runs: starting it would be in vain.
-    fn outranked_by(&self, unit: &Unit<'a>) -> Option<(JobId, Priority)> {
+    pub fn outranked_by(&self, unit: &Unit<'a>) -> Option<(JobId, Priority)> {
         self.blocked.iter().find_map(|(id, blocker)| {
             let devices = matches!(
                 blocker,

@@ -80,6 +80,8 @@ pub(crate) struct Held {
     pub end: Time,
     /// The end is assumed: its holder states no limit.
     pub assumed: bool,
+    /// Somebody told its holder to give it up; else it comes free when the holder is through.
+    pub told: bool,
     pub job: JobId,
     pub places: Vec<Place>,
 }
@@ -128,12 +130,12 @@ impl<'a> Session<'a> {
             if attempt.leaving().next().is_some() {
                 let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
                 let places = attempt.leaving().map(|worker| worker.place.clone()).collect();
-                self.ends.push(Held { end, assumed: false, job: job.id, places });
+                self.ends.push(Held { end, assumed: false, told: true, job: job.id, places });
             }
             if attempt.stopping().is_none() {
                 let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
                 let places = attempt.staying().map(|worker| worker.place.clone()).collect();
-                self.ends.push(Held { end, assumed, job: job.id, places });
+                self.ends.push(Held { end, assumed, told: false, job: job.id, places });
             }
         }
     }
@@ -254,7 +256,7 @@ impl<'a> Session<'a> {
         for (job, places) in unit.iter().zip(places) {
             self.charge(job);
             let (end, assumed) = self.expected_end(job, self.now);
-            self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: places.clone() });
             self.steps.push(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
         }
     }

@@ -6,7 +6,6 @@
 use super::filter::Pick;
 use super::fit::{self, Cell};
 use super::{Held, Session, Unit, within_node};
-use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, StopWhy, Worker};
@@ -70,9 +69,10 @@ fn weight(job: &Job) -> u128 {
 }
 
 impl<'a> Session<'a> {
-    /// Stops the cheapest victims and claims their devices for the unit; `None` if it may not or that would not help.
+    /// Stops the cheapest victims and claims their devices for the unit; `None` if it may not or that would not help. Who
+    /// would give up its claim for somebody ahead stops nobody either: else the victims came back and went again for ever.
     pub fn preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
-        if self.frees_by_itself(unit) {
+        if self.outranked_by(unit).is_some() || self.frees_by_itself(unit) {
             return None;
         }
         let victims = self.victims_for(unit);
@@ -82,8 +82,7 @@ impl<'a> Session<'a> {
 
     /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
     fn frees_by_itself(&mut self, unit: &Unit<'a>) -> bool {
-        let leaves = |held: &&Held| self.leaving.contains(&held.job) || is_stopping(self.cluster, held.job);
-        let last = self.ends.iter().filter(leaves).map(|held| held.end).max();
+        let last = self.ends.iter().filter(|held| held.told).map(|held| held.end).max();
         last.is_some_and(|by| self.placed_at(unit, by).is_some())
     }
 
@@ -283,7 +282,7 @@ impl<'a> Session<'a> {
             self.promised.insert(job.id);
             self.charge(job);
             let (end, assumed) = self.expected_end(job, deadline);
-            self.ends.push(Held { end, assumed, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: places.clone() });
             let (claimant, victims, made_at) = (job.id, stopped.clone(), self.now);
             self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
             lost_gpu_ms = 0;
@@ -300,7 +299,7 @@ impl<'a> Session<'a> {
                 held.places.retain(|place| !victim.places.contains(place));
             }
             let job = victim.jobs.first().map_or(JobId(0), |job| job.id);
-            self.ends.push(Held { end: by, assumed: false, job, places: victim.places.clone() });
+            self.ends.push(Held { end: by, assumed: false, told: true, job, places: victim.places.clone() });
         }
     }
 }
@@ -308,10 +307,6 @@ impl<'a> Session<'a> {
 /// Whether the job holds devices and nobody told it to leave yet.
 fn stays(session: &Session<'_>, job: &Job) -> bool {
     job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none()) && !session.leaving.contains(&job.id)
-}
-
-fn is_stopping(cluster: &Cluster, id: JobId) -> bool {
-    cluster.job(id).and_then(|job| job.attempt.as_ref()).is_some_and(|attempt| attempt.stopping().is_some())
 }
 
 fn by_node(victims: &[Victim<'_>]) -> BTreeMap<NodeId, Vec<usize>> {
