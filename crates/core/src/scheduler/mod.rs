@@ -275,12 +275,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A claim that was given up leaves devices that those who were refused before may use: they are asked again, as
-    /// long as that happens, so that the next decision has nothing to add.
+    /// A claim that was given up leaves devices that those who were refused before may use, and beside what starts now
+    /// reservations may come to lie elsewhere: those who were refused are asked again, as long as that happens, so that
+    /// the next decision has nothing to add.
     fn look_again(&mut self, units: &[Unit<'a>]) {
-        let mut seen = 0;
-        while self.given_up.len() > seen {
-            seen = self.given_up.len();
+        let mut seen = (0, 0);
+        while self.given_up.len() > seen.0 || (self.steps.len() > seen.1 && !self.reserved.is_empty()) {
+            seen = (self.given_up.len(), self.steps.len());
             let refused = std::mem::take(&mut self.blocked);
             self.failed.clear();
             self.reserved.clear();

@@ -9,6 +9,7 @@ use super::{Held, Session, Unit, within_node};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, StopWhy, Worker};
+use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +78,22 @@ impl<'a> Session<'a> {
         }
         let victims = self.victims_for(unit);
         let plan = self.plan(unit, &victims)?;
+        if self.opens_a_queue_for_one_ahead(unit, &victims, &plan) {
+            return None;
+        }
         Some(self.commit(unit, &victims, plan))
+    }
+
+    /// Whether somebody ahead, whom only a queue's limit keeps from being in the way of the unit, would be in its way once
+    /// these victims no longer count against that limit.
+    fn opens_a_queue_for_one_ahead(&self, unit: &Unit<'a>, victims: &[Victim<'a>], plan: &Plan) -> bool {
+        let leaving = || plan.victims.iter().filter(|i| victims[**i].part.is_none()).flat_map(|i| &victims[*i].jobs);
+        self.blocked.iter().any(|(id, blocker)| {
+            let Blocker::QueueLimit { queue, .. } = blocker else { return false };
+            let Some(ahead) = self.cluster.job(*id) else { return false };
+            leaving().any(|job| ancestry(&job.spec.queue).any(|path| path == queue))
+                && unit.iter().all(|job| may_evict(self, &ahead.spec, job))
+        })
     }
 
     /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
@@ -304,9 +320,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whether the job holds devices and nobody told it to leave yet.
+/// Whether the job holds devices and nobody told it, or a part of it, to leave yet: a gang that gives up workers is let
+/// alone until they are gone.
 fn stays(session: &Session<'_>, job: &Job) -> bool {
-    job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none()) && !session.leaving.contains(&job.id)
+    job.attempt.as_ref().is_some_and(|attempt| attempt.leaving().next().is_none()) && !session.leaving.contains(&job.id)
 }
 
 fn by_node(victims: &[Victim<'_>]) -> BTreeMap<NodeId, Vec<usize>> {
