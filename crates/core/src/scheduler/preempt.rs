@@ -3,13 +3,13 @@
 //! Alternatives without eviction come first (the caller has tried them). A trial runs on the draft and leaves no trace
 //! unless it ends in a placement. Victims are added by the work that is really lost per worker gained; then everyone who
 //! turns out not to be needed is put back, most expensive first, so no victim of the final set could stay.
+use super::claims::waits_for_devices;
 use super::filter::Pick;
 use super::fit::{self, Cell};
 use super::{Held, Session, Unit, within_node};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, StopWhy, Worker};
-use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,29 +71,15 @@ fn weight(job: &Job) -> u128 {
 
 impl<'a> Session<'a> {
     /// Stops the cheapest victims and claims their devices for the unit; `None` if it may not or that would not help. Who
-    /// would give up its claim for somebody ahead stops nobody either: else the victims came back and went again for ever.
+    /// would have to give up its claim for somebody ahead stops nobody either, also while only a limit keeps that one out of
+    /// the way: the victims may be what fills the limit, and would come back and go again for ever.
     pub fn preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
-        if self.outranked_by(unit).is_some() || self.frees_by_itself(unit) {
+        if self.outranked_by(unit, waits_or_is_limited).is_some() || self.frees_by_itself(unit) {
             return None;
         }
         let victims = self.victims_for(unit);
         let plan = self.plan(unit, &victims)?;
-        if self.opens_a_queue_for_one_ahead(unit, &victims, &plan) {
-            return None;
-        }
         Some(self.commit(unit, &victims, plan))
-    }
-
-    /// Whether somebody ahead, whom only a queue's limit keeps from being in the way of the unit, would be in its way once
-    /// these victims no longer count against that limit.
-    fn opens_a_queue_for_one_ahead(&self, unit: &Unit<'a>, victims: &[Victim<'a>], plan: &Plan) -> bool {
-        let leaving = || plan.victims.iter().filter(|i| victims[**i].part.is_none()).flat_map(|i| &victims[*i].jobs);
-        self.blocked.iter().any(|(id, blocker)| {
-            let Blocker::QueueLimit { queue, .. } = blocker else { return false };
-            let Some(ahead) = self.cluster.job(*id) else { return false };
-            leaving().any(|job| ancestry(&job.spec.queue).any(|path| path == queue))
-                && unit.iter().all(|job| may_evict(self, &ahead.spec, job))
-        })
     }
 
     /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
@@ -318,6 +304,10 @@ impl<'a> Session<'a> {
             self.ends.push(Held { end: by, assumed: false, told: true, job, places: victim.places.clone() });
         }
     }
+}
+
+fn waits_or_is_limited(blocker: &Blocker) -> bool {
+    waits_for_devices(blocker) || matches!(blocker, Blocker::QueueLimit { .. })
 }
 
 /// Whether the job holds devices and nobody told it, or a part of it, to leave yet: a gang that gives up workers is let
