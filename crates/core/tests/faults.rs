@@ -392,3 +392,43 @@ fn a_wake_up_counts_from_the_last_decision_and_not_from_the_state() {
     lab.settle();
     assert_eq!(lab.cluster.job(id).unwrap().state, JobState::Running);
 }
+
+/// It stopped the yielding job, gave up its claim for the urgent one ahead, and the yielding one came back; and so on.
+#[test]
+fn who_would_give_up_its_claim_for_somebody_ahead_evicts_nobody() {
+    let mut lab = Lab::new(2, &profile("dgx-h100").unwrap(), 2);
+    let lasting = lab.submit(job("lasting", 1, 8, Priority::P1));
+    lab.settle();
+    let yields = lab.submit(job("yields", 1, 8, Priority::P3));
+    lab.settle();
+    lab.submit(job("urgent", 2, 8, Priority::P0));
+    let mut short = job("short", 1, 8, Priority::P1);
+    (short.preemptible, short.time_limit) = (true, Some(Span::minutes(10)));
+    lab.submit(short);
+    lab.settle();
+    assert_eq!(lab.cluster.job(yields).unwrap().evictions, 0);
+    assert!([lasting, yields].iter().all(|id| lab.cluster.job(*id).unwrap().state == JobState::Running));
+}
+
+/// The same in a ring with a limit: while the yielding job ran, the limit kept the urgent one out of the way.
+#[test]
+fn who_would_give_way_once_a_limit_is_open_evicts_nobody() {
+    let mut lab = Lab::new(2, &profile("dgx-h100").unwrap(), 2);
+    let limit = Some(Limit { gpus: Some(16), ..Limit::default() });
+    let queue = QueueSpec { path: "prod".to_string(), weight: None, guarantee: None, limit };
+    lab.apply(Input::Queues { queues: vec![queue], by: "test".to_string() });
+    let prod = |mut spec: JobSpec| {
+        spec.queue = "prod".to_string();
+        spec
+    };
+    lab.submit(job("lasting", 1, 8, Priority::P1));
+    lab.settle();
+    let yields = lab.submit(prod(job("yields", 1, 8, Priority::P3)));
+    lab.settle();
+    lab.submit(prod(job("urgent", 2, 8, Priority::P0)));
+    let mut short = job("short", 1, 8, Priority::P1);
+    (short.preemptible, short.time_limit) = (true, Some(Span::minutes(10)));
+    lab.submit(short);
+    lab.settle();
+    assert_eq!(lab.cluster.job(yields).unwrap().evictions, 0);
+}

@@ -24,7 +24,7 @@ impl<'a> Session<'a> {
             let Some(job) = self.cluster.job(claim.claimant) else { continue };
             self.charge(job);
             let (end, assumed) = self.expected_end(job, claim.deadline);
-            self.ends.push(Held { end, assumed, leaving: false, job: job.id, places: claim.places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: claim.places.clone() });
         }
     }
 
@@ -82,24 +82,21 @@ impl<'a> Session<'a> {
 
     /// Gives up the claim instead of a start that would be undone by the next decision; then all are asked again.
     fn yields_claim(&mut self, unit: &Unit<'a>) -> bool {
-        let Some((ahead, class)) = self.outranked_by(unit) else { return false };
+        let Some((ahead, class)) = self.outranked_by(unit, waits_for_devices) else { return false };
         self.give_up(unit, &format!("job {ahead} goes first and could stop it at once"));
         self.block(unit, Blocker::Priority { ahead, class });
         self.renew_draft();
         true
     }
 
-    /// Who waits for devices, goes first, and could stop the unit as soon as it runs: starting it would be in vain.
-    fn outranked_by(&self, unit: &Unit<'a>) -> Option<(JobId, Priority)> {
-        self.blocked.iter().find_map(|(id, blocker)| {
-            let devices = matches!(
-                blocker,
-                Blocker::Resources { .. }
-                    | Blocker::Topology { .. }
-                    | Blocker::Priority { .. }
-                    | Blocker::Health { .. }
-            );
-            let spec = &self.cluster.job(*id).filter(|_| devices)?.spec;
+    /// Who is blocked in one of these ways, goes first, and could stop the unit as soon as it runs: starting it would be in
+    /// vain.
+    pub fn outranked_by(&self, unit: &Unit<'a>, blocked: fn(&Blocker) -> bool) -> Option<(JobId, Priority)> {
+        if !unit.iter().all(|job| job.spec.preemptible) {
+            return None;
+        }
+        self.blocked.iter().filter(|(_, blocker)| blocked(blocker)).find_map(|(id, _)| {
+            let spec = &self.cluster.job(*id)?.spec;
             unit.iter().all(|job| may_evict(self, spec, job)).then_some((*id, spec.priority))
         })
     }
@@ -179,6 +176,14 @@ impl<'a> Session<'a> {
         let yields = self.cluster.job(claimant).is_some_and(|j| j.spec.priority == Priority::P3);
         place.gpus & !claimed == 0 && place.cpus.is_disjoint(&node.cpus_used) && node.accepts(yields, self.now)
     }
+}
+
+/// Whether devices are what the blocked one is waiting for.
+pub fn waits_for_devices(blocker: &Blocker) -> bool {
+    matches!(
+        blocker,
+        Blocker::Resources { .. } | Blocker::Topology { .. } | Blocker::Priority { .. } | Blocker::Health { .. }
+    )
 }
 
 /// Memory of `places` by node and socket.

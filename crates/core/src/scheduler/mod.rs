@@ -81,8 +81,8 @@ pub(crate) struct Held {
     pub end: Time,
     /// The end is assumed: its holder states no limit.
     pub assumed: bool,
-    /// Its holder was told to leave: it comes free whatever anybody decides.
-    pub leaving: bool,
+    /// Somebody told its holder to give it up; else it comes free when the holder is through.
+    pub told: bool,
     pub job: JobId,
     pub places: Vec<Place>,
 }
@@ -132,12 +132,12 @@ impl<'a> Session<'a> {
             if attempt.leaving().next().is_some() {
                 let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
                 let places = attempt.leaving().map(|worker| worker.place.clone()).collect();
-                self.ends.push(Held { end, assumed: false, leaving: true, job: job.id, places });
+                self.ends.push(Held { end, assumed: false, told: true, job: job.id, places });
             }
             if attempt.stopping().is_none() {
                 let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
                 let places = attempt.staying().map(|worker| worker.place.clone()).collect();
-                self.ends.push(Held { end, assumed, leaving: false, job: job.id, places });
+                self.ends.push(Held { end, assumed, told: false, job: job.id, places });
             }
         }
     }
@@ -246,7 +246,7 @@ impl<'a> Session<'a> {
         for (job, places) in unit.iter().zip(places) {
             self.charge(job);
             let (end, assumed) = self.expected_end(job, self.now);
-            self.ends.push(Held { end, assumed, leaving: false, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: places.clone() });
             self.steps.push(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
         }
     }
@@ -267,10 +267,11 @@ impl<'a> Session<'a> {
 
     /// Asks every unit in the order of service. A claim that is given up leaves devices that those who were refused before
     /// may use, so the walk begins again there and then, with what is settled left as it is: whoever comes later must not
-    /// take them first. Claims are given up once, so it ends.
+    /// take them first. Beside what starts now reservations may come to lie elsewhere, so then those who were refused are
+    /// asked once more: the next decision has nothing to add. Both can happen only so often.
     fn walk(&mut self, units: &[Unit<'a>]) {
         loop {
-            let given_up = self.given_up.len();
+            let (given_up, steps) = (self.given_up.len(), self.steps.len());
             self.blocked.clear();
             self.failed.clear();
             self.reserved.clear();
@@ -284,7 +285,8 @@ impl<'a> Session<'a> {
                     break;
                 }
             }
-            if self.given_up.len() == given_up {
+            let moved = self.steps.len() > steps && !self.reserved.is_empty();
+            if self.given_up.len() == given_up && !moved {
                 return;
             }
         }

@@ -3,6 +3,7 @@
 //! Alternatives without eviction come first (the caller has tried them). A trial runs on the draft and leaves no trace
 //! unless it ends in a placement. Victims are added by the work that is really lost per worker gained; then everyone who
 //! turns out not to be needed is put back, most expensive first, so no victim of the final set could stay.
+use super::claims::waits_for_devices;
 use super::filter::Pick;
 use super::fit::{self, Cell};
 use super::{Held, Session, Unit, within_node};
@@ -69,9 +70,11 @@ fn weight(job: &Job) -> u128 {
 }
 
 impl<'a> Session<'a> {
-    /// Stops the cheapest victims and claims their devices for the unit; `None` if it may not or that would not help.
+    /// Stops the cheapest victims and claims their devices for the unit; `None` if it may not or that would not help. Who
+    /// would have to give up its claim for somebody ahead stops nobody either, also while only a limit keeps that one out of
+    /// the way: the victims may be what fills the limit, and would come back and go again for ever.
     pub fn preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
-        if self.frees_by_itself(unit) {
+        if self.outranked_by(unit, waits_or_is_limited).is_some() || self.frees_by_itself(unit) {
             return None;
         }
         let victims = self.victims_for(unit);
@@ -81,7 +84,7 @@ impl<'a> Session<'a> {
 
     /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
     fn frees_by_itself(&mut self, unit: &Unit<'a>) -> bool {
-        let last = self.ends.iter().filter(|held| held.leaving).map(|held| held.end).max();
+        let last = self.ends.iter().filter(|held| held.told).map(|held| held.end).max();
         last.is_some_and(|by| self.placed_at(unit, by).is_some())
     }
 
@@ -281,7 +284,7 @@ impl<'a> Session<'a> {
             self.promised.insert(job.id);
             self.charge(job);
             let (end, assumed) = self.expected_end(job, deadline);
-            self.ends.push(Held { end, assumed, leaving: false, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: places.clone() });
             let (claimant, victims, made_at) = (job.id, stopped.clone(), self.now);
             self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
             lost_gpu_ms = 0;
@@ -299,15 +302,19 @@ impl<'a> Session<'a> {
                 held.places.retain(|place| !victim.places.contains(place));
             }
             let job = victim.jobs.first().map_or(JobId(0), |job| job.id);
-            let places = victim.places.clone();
-            self.ends.push(Held { end: by, assumed: false, leaving: true, job, places });
+            self.ends.push(Held { end: by, assumed: false, told: true, job, places: victim.places.clone() });
         }
     }
 }
 
-/// Whether the job holds devices and nobody told it to leave yet.
+fn waits_or_is_limited(blocker: &Blocker) -> bool {
+    waits_for_devices(blocker) || matches!(blocker, Blocker::QueueLimit { .. })
+}
+
+/// Whether the job holds devices and nobody told it, or a part of it, to leave yet: a gang that gives up workers is let
+/// alone until they are gone.
 fn stays(session: &Session<'_>, job: &Job) -> bool {
-    job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none()) && !session.leaving.contains(&job.id)
+    job.attempt.as_ref().is_some_and(|attempt| attempt.leaving().next().is_none()) && !session.leaving.contains(&job.id)
 }
 
 fn by_node(victims: &[Victim<'_>]) -> BTreeMap<NodeId, Vec<usize>> {
