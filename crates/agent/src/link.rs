@@ -25,8 +25,9 @@ const BACKOFF_FIRST_MS: u64 = 100;
 const BACKOFF_LAST_MS: u64 = 10_000;
 /// A long poll lasts this part of the lease. When the server dies, the last answer may be to a poll that was sent two polls
 /// ago, from which the lease counts, while a peer was answered just now: both must have lost the server, after three
-/// quarters of the lease, before the lease of the first ends. Twelve leaves them a twelfth of it.
-const POLLS_PER_LEASE: u64 = 12;
+/// quarters of the lease, before keepers warn workers of the end of the first one's lease, two seconds ahead. Sixteen
+/// leaves an eighth of the lease, less that warning, to ask peers in.
+const POLLS_PER_LEASE: u64 = 16;
 
 /// What a good answer brought.
 #[derive(Debug)]

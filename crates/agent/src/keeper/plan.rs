@@ -1,13 +1,16 @@
 //! How and when a worker is to be ended, from stop and kill requests and the lease: no clock, no system calls.
 //!
-//! The lease warns with TERM 2 s before its deadline and kills at it, so that at the deadline nothing lives that the
-//! server may give away. A warned lease cannot be renewed.
+//! The lease warns with TERM 2 s before its deadline (sooner after a short lease) and kills at it, so that at the deadline
+//! nothing lives that the server may give away. A warned lease cannot be renewed.
 
 use std::collections::VecDeque;
 
 use super::state::Why;
 
 const LEASE_WARNING_MS: u64 = 2_000;
+/// The warning takes no more than this part of what a lease had left when it was last moved: the agent asks its peers in
+/// the last quarter, and needs the time for that.
+const LEASE_WARNING_PART: u64 = 16;
 const TERM_GRACE_MS: u64 = 5_000;
 pub(crate) const SIGTERM: i32 = 15;
 
@@ -24,12 +27,14 @@ pub(crate) struct EndPlan {
     steps: VecDeque<(u64, Act)>,
     cause: Option<Why>,
     lease_ms: Option<u64>,
+    /// When the warning is due.
+    warning_ms: Option<u64>,
     lease_warned: bool,
 }
 
 impl EndPlan {
-    pub(crate) fn new(lease_ms: Option<u64>) -> Self {
-        Self { lease_ms, ..Self::default() }
+    pub(crate) fn new(now_ms: u64, lease_ms: Option<u64>) -> Self {
+        Self { lease_ms, warning_ms: lease_ms.map(|deadline| warning_of(now_ms, deadline)), ..Self::default() }
     }
 
     pub(crate) fn lease_ms(&self) -> Option<u64> {
@@ -66,7 +71,10 @@ impl EndPlan {
         if self.lease_warned || self.lease_ms.is_some_and(|deadline| deadline <= now_ms) {
             return Err("the lease is over and the worker is being ended; start a new attempt".into());
         }
-        self.lease_ms = Some(self.lease_ms.map_or(deadline_ms, |old| old.max(deadline_ms)));
+        if self.lease_ms.is_none_or(|old| old < deadline_ms) {
+            self.lease_ms = Some(deadline_ms);
+            self.warning_ms = Some(warning_of(now_ms, deadline_ms));
+        }
         Ok(())
     }
 
@@ -96,8 +104,13 @@ impl EndPlan {
     }
 
     fn warning_ms(&self) -> Option<u64> {
-        self.lease_ms.filter(|_| !self.lease_warned).map(|deadline| deadline.saturating_sub(LEASE_WARNING_MS))
+        self.warning_ms.filter(|_| !self.lease_warned)
     }
+}
+
+fn warning_of(now_ms: u64, deadline_ms: u64) -> u64 {
+    let ahead_ms = deadline_ms.saturating_sub(now_ms) / LEASE_WARNING_PART;
+    deadline_ms.saturating_sub(ahead_ms.min(LEASE_WARNING_MS))
 }
 
 #[cfg(test)]
@@ -106,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_stop_by_another_signal_terminates_and_then_kills() {
-        let mut plan = EndPlan::new(None);
+        let mut plan = EndPlan::new(0, None);
         plan.stop(1_000, 10, 30_000);
         assert_eq!((plan.next_ms(), plan.due(30_999), plan.cause()), (Some(31_000), None, Why::Stopped));
         assert_eq!((plan.due(31_000), plan.due(31_000), plan.cause()), (Some(Act::Terminate), None, Why::Stopped));
@@ -115,14 +128,14 @@ mod tests {
 
     #[test]
     fn a_stop_by_term_kills_right_after_its_grace() {
-        let mut plan = EndPlan::new(None);
+        let mut plan = EndPlan::new(0, None);
         plan.stop(0, SIGTERM, 100);
         assert_eq!((plan.due(99), plan.due(100)), (None, Some(Act::KillAll)));
     }
 
     #[test]
     fn the_lease_warns_before_its_deadline_and_kills_at_it() {
-        let mut plan = EndPlan::new(Some(60_000));
+        let mut plan = EndPlan::new(0, Some(60_000));
         assert_eq!((plan.next_ms(), plan.due(57_999)), (Some(58_000), None));
         assert_eq!((plan.due(58_000), plan.due(58_000)), (Some(Act::Terminate), None));
         assert!(plan.renew(58_001, 99_000).is_err(), "a warned worker must not live on");
@@ -130,8 +143,16 @@ mod tests {
     }
 
     #[test]
+    fn a_short_lease_is_not_warned_in_its_middle() {
+        let mut plan = EndPlan::new(100_000, Some(104_000));
+        assert_eq!(plan.next_ms(), Some(103_750));
+        plan.renew(100_500, 104_500).unwrap();
+        assert_eq!((plan.due(104_249), plan.due(104_250)), (None, Some(Act::Terminate)));
+    }
+
+    #[test]
     fn a_lease_never_moves_backwards() {
-        let mut plan = EndPlan::new(Some(60_000));
+        let mut plan = EndPlan::new(0, Some(60_000));
         plan.renew(1, 90_000).unwrap();
         plan.renew(2, 70_000).unwrap();
         assert_eq!((plan.lease_ms(), plan.due(80_000)), (Some(90_000), None));
@@ -140,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_lease_cuts_a_long_grace_short() {
-        let mut plan = EndPlan::new(Some(10_000));
+        let mut plan = EndPlan::new(0, Some(10_000));
         plan.stop(0, 10, 600_000);
         assert_eq!(plan.due(10_000), Some(Act::KillAll));
         assert_eq!(plan.cause(), Why::LeaseExpired);

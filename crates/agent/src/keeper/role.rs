@@ -127,7 +127,7 @@ impl Keeper {
         state.write(dir)?;
         Ok(Self {
             dir: dir.to_path_buf(),
-            plan: EndPlan::new(launch.lease_deadline_boottime_ms),
+            plan: EndPlan::new(clock::boottime_ms(), launch.lease_deadline_boottime_ms),
             launch,
             state,
             isolated: None,

@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// Aimed at; what comes about is in [`Load::rate`].
-const SUBMISSIONS_PER_S: u64 = 26;
+const SUBMISSIONS_PER_S: u64 = 23;
 const SUBMITTERS: usize = 4;
 const URGENT_EVERY: u64 = 64;
+/// A seventh of a node: the virtual nodes have hundreds of CPUs, and the machine that starts the processes perhaps two.
+const CPUS_OF_SHORT: u64 = 32;
 const AWAY: Duration = Duration::from_millis(10);
 pub const FILLERS: usize = 3;
 
@@ -168,9 +170,10 @@ impl Shared {
 
     fn short(&self, number: u64, exit_code: i32) -> Value {
         let gpus = u64::from(number.is_multiple_of(3));
-        let class = if gpus == 1 { "P3" } else { "P2" };
-        let script = format!("stamp start; sleep 0.05; stamp end; exit {exit_code}");
-        self.job(class, gpus, &script)
+        let (class, cpus) = if gpus == 1 { ("P3", 1) } else { ("P2", CPUS_OF_SHORT) };
+        let mut job = self.job(class, gpus, &format!("stamp start; sleep 0.05; stamp end; exit {exit_code}"));
+        job["resources"]["cpus"] = json!(cpus);
+        job
     }
 
     /// All GPUs of a node: at least one filler has to leave.

@@ -158,7 +158,9 @@ impl Drop for Stage {
         // What a killed keeper leaves is found on the next look.
         for _ in 0..20 {
             let left = self.leftovers();
-            left.iter().for_each(|pid| drop(kill_process(*pid, Signal::KILL)));
+            for pid in &left {
+                let _ = kill_process(*pid, Signal::KILL);
+            }
             if left.is_empty() {
                 break;
             }
