@@ -173,7 +173,8 @@ fn a_cancelled_tree_leaves_nothing_behind() {
 
 #[test]
 fn a_node_refuses_what_it_cannot_start_and_says_why() {
-    let cluster = Cluster::up("2xdgx-h100");
+    // Each of the two bad jobs makes one node cool down, which leaves one.
+    let cluster = Cluster::up("3xdgx-h100");
     cluster.submit("name: absent\ncommand: [no-such-program]\n");
     let refused = until("the refusal is told", || {
         let detail = cluster.job("absent");
