@@ -1,7 +1,7 @@
 //! Preparing: all that can be known to go wrong is looked for before any rank of the gang starts anywhere, so that a
 //! node that cannot run its part says so while nothing is lost. Blocking file work; starts nothing.
 use crate::account::Account;
-use crate::checkpoint;
+use crate::checkpoint::{self, Defect};
 use crate::env::DEFAULT_PATH;
 use crate::inventory::Inventory;
 use crate::unit::Unit;
@@ -21,11 +21,26 @@ pub struct Preparation {
     pub found: Option<Report>,
 }
 
+/// Why a unit cannot start here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// For people.
+    pub why: String,
+    /// To be told before: that the checkpoint which was named does not count, and which one counts instead.
+    pub told: Vec<Report>,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal { why, told: Vec::new() }
+    }
+}
+
 /// Checks everything a unit needs here.
 ///
 /// # Errors
-/// Why it cannot start on this node, for people.
-pub fn prepare(unit: &Unit, inventory: &Inventory) -> Result<Preparation, String> {
+/// Why it cannot start on this node.
+pub fn prepare(unit: &Unit, inventory: &Inventory) -> Result<Preparation, Refusal> {
     unit.members.iter().try_for_each(|member| devices(&member.devices, inventory))?;
     let account = Account::of(&unit.launch.owner);
     may_run_as(&account)?;
@@ -103,12 +118,14 @@ fn command(launch: &Launch, workdir: &Path, account: &Account) -> Result<(), Str
     if found { Ok(()) } else { Err(format!("command {program:?} is not in the PATH {path}")) }
 }
 
-fn checkpoints(unit: &Unit, account: &Account) -> Result<Option<Report>, String> {
-    resumable(&unit.launch)?;
+fn checkpoints(unit: &Unit, account: &Account) -> Result<Option<Report>, Refusal> {
+    if let Err(why) = resumable(&unit.launch) {
+        return Err(Refusal { told: instead(unit), why });
+    }
     let Some(dir) = unit.launch.checkpoint.dir.as_deref().map(Path::new) else { return Ok(None) };
     let report = checkpoint::probe(dir, &format!("{}-{}", unit.key.job, unit.key.attempt));
     if let Some(problem) = report.problem {
-        return Err(problem.to_string());
+        return Err(problem.to_string().into());
     }
     if report.created {
         chown(dir, Some(account.uid), Some(account.gid))
@@ -125,6 +142,22 @@ pub fn resumable(launch: &Launch) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(defect) => Err(format!("it cannot resume here: {defect}")),
     }
+}
+
+/// What to tell of a named checkpoint that is no longer good: torn by a crash, or cleared away by the job itself. Nothing
+/// where it is only out of sight, because then the node is to blame. Every node says so that finds it, and names the next
+/// best one, for whoever is heard first decides what the job resumes from.
+fn instead(unit: &Unit) -> Vec<Report> {
+    let Some(path) = unit.launch.resume_from.clone() else { return Vec::new() };
+    let Err(defect) = checkpoint::verify(Path::new(&path)) else { return Vec::new() };
+    let next = unit.launch.checkpoint.dir.as_deref().and_then(|dir| newest(unit, Path::new(dir)));
+    let out_of_sight = matches!(defect, Defect::NotFound { .. } | Defect::Unreadable { .. });
+    if out_of_sight && next.is_none() {
+        return Vec::new();
+    }
+    let (job, attempt) = (unit.key.job, unit.key.attempt);
+    let rejected = Report::CheckpointRejected { job, attempt, path, why: defect.to_string() };
+    std::iter::once(rejected).chain(next).collect()
 }
 
 /// The newest checkpoint that counts, if the server does not know it: jobs may save without announcing.
@@ -179,7 +212,7 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_with_the_reason() {
         let refused = |expected: &str, change: &dyn Fn(&mut Launch, &mut Devices)| {
-            let why = outcome(change).unwrap_err();
+            let why = outcome(change).unwrap_err().why;
             assert!(why.contains(expected), "{expected}: {why}");
         };
         refused("GPU 8 does not exist", &|_, devices| devices.gpus = vec![8]);
@@ -196,14 +229,47 @@ mod tests {
         refused("is a file", &|launch, _| launch.checkpoint.dir = Some("/proc/version".into()));
     }
 
+    fn save(root: &Path, step: u64) -> PathBuf {
+        let path = root.join(format!("step-{step:06}"));
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("weights"), b"w").unwrap();
+        checkpoint::write_manifest(&path, step).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_torn_checkpoint_is_told_with_the_one_before_and_a_missing_one_only_if_others_are_in_sight() {
+        let dir = TempDir::new();
+        let root = dir.path().join("ckpt");
+        let inventory = Inventory::load("n0", &InventorySource::Virtual("dgx-h100".into())).unwrap();
+        let refusal = |named: &Path| {
+            let unit = unit(&dir, |launch, _| {
+                launch.checkpoint.dir = Some(root.display().to_string());
+                launch.resume_from = Some(named.display().to_string());
+            });
+            prepare(&unit, &inventory).unwrap_err()
+        };
+        let gone = root.join("step-000030");
+        assert_eq!(refusal(&gone).told, [], "an empty directory may be a mount that is missing");
+        save(&root, 10);
+        let torn = save(&root, 20);
+        std::fs::write(torn.join("weights"), b"").unwrap();
+        for named in [torn, gone] {
+            let refusal = refusal(&named);
+            assert!(refusal.why.contains("cannot resume here"), "{refusal:?}");
+            let [Report::CheckpointRejected { path, .. }, Report::Checkpoint { step: 10, .. }] = &refusal.told[..]
+            else {
+                panic!("{refusal:?}")
+            };
+            assert_eq!(*path, named.display().to_string());
+        }
+    }
+
     #[test]
     fn a_checkpoint_that_nobody_announced_is_found() {
         let dir = TempDir::new();
         let root = dir.path().join("ckpt");
-        let step = root.join("step-000012");
-        std::fs::create_dir_all(&step).unwrap();
-        std::fs::write(step.join("weights"), b"w").unwrap();
-        checkpoint::write_manifest(&step, 12).unwrap();
+        save(&root, 12);
         let inventory = Inventory::load("n0", &InventorySource::Virtual("dgx-h100".into())).unwrap();
         let mut unit = unit(&dir, |launch, _| launch.checkpoint.dir = Some(root.display().to_string()));
         unit.key.lead.0 = 0;

@@ -432,3 +432,41 @@ fn who_would_give_way_once_a_limit_is_open_evicts_nobody() {
     lab.settle();
     assert_eq!(lab.cluster.job(yields).unwrap().evictions, 0);
 }
+
+/// The server named the torn file again and again: no start ever came about, and the nodes were charged for it.
+#[test]
+fn a_checkpoint_that_was_torn_after_it_counted_gives_way_to_the_one_before() {
+    let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
+    let id = lab.submit(job("train", 1, 8, Priority::P2));
+    lab.settle();
+    let report = |lab: &mut Lab, report: Report| drop(lab.apply(Input::Report { node: N0, report }));
+    let saved =
+        |attempt, step| Report::Checkpoint { job: id, attempt: AttemptNo(attempt), step, path: format!("/c/{step}") };
+    let rejected = |attempt| Report::CheckpointRejected {
+        job: id,
+        attempt: AttemptNo(attempt),
+        path: "/c/40".to_string(),
+        why: "torn".to_string(),
+    };
+    let step =
+        |lab: &Lab| lab.cluster.job(id).and_then(|job| job.checkpoint.as_ref()).map(|checkpoint| checkpoint.step);
+    report(&mut lab, saved(1, 40));
+    report(&mut lab, rejected(1));
+    assert_eq!(
+        (step(&lab), lab.state(id)),
+        (Some(40), JobState::Running),
+        "what a rank announces in vain stops nobody"
+    );
+    lab.apply(Input::Requeue { job: id, by: "me".to_string() });
+    lab.obey();
+    lab.decide();
+    assert_eq!(lab.state(id), JobState::Starting);
+    report(&mut lab, rejected(2));
+    report(&mut lab, saved(2, 20));
+    lab.exit(id, 0, Exit::Refused("it cannot resume here".to_string()));
+    assert_eq!((step(&lab), lab.state(id)), (Some(20), JobState::Pending));
+    assert!(lab.cluster.node(N0).refusals.is_empty(), "a torn file is no fault of the node");
+    lab.settle();
+    let attempt = lab.cluster.job(id).and_then(|job| job.attempt.as_ref()).unwrap();
+    assert_eq!(attempt.resume_from.as_ref().map(|checkpoint| checkpoint.step), Some(20));
+}

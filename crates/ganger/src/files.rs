@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The server takes bodies up to 1 MiB; a file that says more than that can only be a mistake.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
+const QUOTED_CHARS: usize = 80;
 
 /// A file's text and the name to call it by in messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,11 +75,15 @@ pub fn yaml<T: DeserializeOwned>(file: &Text) -> Result<T, Failure> {
         },
     };
     serde_saphyr::from_str_with_options(&file.text, options).map_err(|error| {
-        let place = match error.location() {
-            Some(at) if at.line() > 0 => format!("{}:{}:{}", file.name, at.line(), at.column()),
-            _ => file.name.clone(),
-        };
-        Failure::wrong(format!("{place}: {}", reason(&error)))
+        let reason = reason(&error);
+        Failure::wrong(match error.location().filter(|at| at.line() > 0) {
+            Some(at) => {
+                let (line, column) = (at.line(), at.column());
+                let own_words = reason.trim_end_matches(&format!(" at line {line}, column {column}"));
+                format!("{}:{line}:{column}: {own_words}{}", file.name, quoted(&file.text, line))
+            }
+            None => format!("{}: {reason}", file.name),
+        })
     })
 }
 
@@ -86,7 +91,14 @@ pub fn yaml<T: DeserializeOwned>(file: &Text) -> Result<T, Failure> {
 fn reason(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("cannot be read").trim();
-    first.trim_start_matches("error: ").to_string()
+    first.trim_start_matches("error: ").replace("invalid i64", "not a whole number that fits")
+}
+
+/// The line at fault, which names the field where the parser does not.
+fn quoted(text: &str, line: u64) -> String {
+    let found = usize::try_from(line).ok().and_then(|line| text.lines().nth(line.checked_sub(1)?));
+    let start: String = found.unwrap_or_default().trim().chars().take(QUOTED_CHARS).collect();
+    if start.is_empty() { start } else { format!(" in `{start}`") }
 }
 
 /// `~` and `~/…` to the home directory, anything relative to below `base`.
@@ -132,7 +144,7 @@ mod tests {
         assert!(error.message.starts_with("job.yaml:2:1: "), "{error}");
         assert!(error.message.contains("gpu"), "{error}");
         let error = parse("name: j\ngang: {workers: many}\n").unwrap_err();
-        assert!(error.message.starts_with("job.yaml:2:17: "), "{error}");
+        assert_eq!(error.message, "job.yaml:2:17: not a whole number that fits in `gang: {workers: many}`");
         assert!(parse("name: a\nname: b\ncommand: [x]\n").unwrap_err().message.contains("job.yaml:2:1"));
     }
 

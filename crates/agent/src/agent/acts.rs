@@ -3,7 +3,7 @@
 use super::{Agent, Done, Entry, Shared};
 use crate::keeper::KeeperError;
 use crate::keeper::protocol::Target;
-use crate::prepare::{Preparation, prepare};
+use crate::prepare::{Preparation, Refusal, prepare};
 use crate::reconcile::{Act, Stage, StopAsked};
 use crate::record::Record;
 use crate::signals::TERM;
@@ -62,7 +62,7 @@ impl Agent {
         });
     }
 
-    pub(super) fn prepared(&mut self, key: UnitKey, outcome: Result<Preparation, String>) {
+    pub(super) fn prepared(&mut self, key: UnitKey, outcome: Result<Preparation, Refusal>) {
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.stage == Stage::Preparing) else { return };
         let kept = outcome.and_then(|preparation| {
             entry.record.port = preparation.port;
@@ -76,8 +76,9 @@ impl Agent {
                 self.outbox.extend(preparation.found.map(|report| (None, report)));
                 self.tell_prepared(key);
             }
-            Err(why) => {
+            Err(Refusal { why, told }) => {
                 tracing::warn!(unit = %key, why, "refused");
+                self.outbox.extend(told.into_iter().map(|report| (None, report)));
                 self.ended(key, &Exit::Refused(why));
             }
         }

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::inventory::Inventory;
 use crate::keepers::Keepers;
 use crate::link::{Link, News};
-use crate::prepare::Preparation;
+use crate::prepare::{Preparation, Refusal};
 use crate::reconcile::{Known, Stage, plan};
 use crate::record::{Layout, Record};
 use crate::streams::Streaming;
@@ -39,7 +39,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// What a task tells the loop.
 #[derive(Debug)]
 enum Done {
-    Prepared(UnitKey, Result<Preparation, String>),
+    Prepared(UnitKey, Result<Preparation, Refusal>),
     Launched(UnitKey, Result<(), String>),
     /// The keeper did not take a stop; it is asked again.
     StopFailed(UnitKey),

@@ -1,7 +1,7 @@
 //! What nodes report. Every report carries its attempt; stale, repeated or impossible ones change nothing.
 use super::change::Change;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
-use crate::model::job::{AttemptPhase, Checkpoint, Exit, WorkerPhase};
+use crate::model::job::{AttemptPhase, Checkpoint, Exit, StopWhy, WorkerPhase};
 use crate::model::node::{Device, Stray};
 use crate::model::report::Report;
 
@@ -12,11 +12,8 @@ impl Change<'_> {
             Report::Running { job, attempt, rank } => self.running(node, job, attempt, rank),
             Report::Ended { job, attempt, rank, exit } => self.ended(node, job, attempt, rank, exit),
             Report::Checkpoint { job, attempt, step, path } => self.checkpoint(job, attempt, step, path),
-            Report::CheckpointRejected { job, path, why, .. } => {
-                if self.cluster.jobs.contains_key(&job) {
-                    let text = format!("checkpoint {path} does not count: {why}");
-                    self.event("checkpoint_rejected", Some(job), Some(node), text);
-                }
+            Report::CheckpointRejected { job, attempt, path, why } => {
+                self.checkpoint_rejected(node, job, attempt, &path, &why);
             }
             Report::Stray { job, attempt, rank, gpus, cpus } => {
                 self.stray(node, Stray { job, attempt, rank, gpus, cpus });
@@ -83,6 +80,23 @@ impl Change<'_> {
             job.checkpoint = Some(Checkpoint { step, path, attempt, at: now });
         }
         self.event("checkpoint", Some(id), None, text);
+    }
+
+    /// Besides what a rank announced in vain: the one that an attempt was to resume from may have been torn since it
+    /// counted. Then the attempt is given up and nobody is charged, for it could start from it nowhere; the node names
+    /// the next best one with its next report.
+    fn checkpoint_rejected(&mut self, node: NodeId, id: JobId, number: AttemptNo, path: &str, why: &str) {
+        let Some(job) = self.cluster.job(id) else { return };
+        let starting = job.attempt.as_ref().filter(|a| a.number == number && a.ran_from.is_none());
+        let resumes_from_it = starting.and_then(|a| a.resume_from.as_ref()).is_some_and(|c| c.path == path);
+        let counted = job.checkpoint.as_ref().filter(|c| resumes_from_it && c.path == path).map(|c| c.step);
+        self.event("checkpoint_rejected", Some(id), Some(node), format!("checkpoint {path} does not count: {why}"));
+        let Some(step) = counted else { return };
+        if let Some(job) = self.job_mut(id) {
+            job.checkpoint = None;
+        }
+        let by = format!("its node: the checkpoint of step {step} that it was to resume from counts no more");
+        self.stop(id, StopWhy::Requeued { by });
     }
 
     /// Something of ours runs that no order names. It keeps its devices from others and is told to stop.

@@ -104,6 +104,9 @@ pub enum Blocker {
     },
     Backoff {
         until: Time,
+        /// What its last run came to, where that is known.
+        #[serde(default)]
+        last: Option<String>,
     },
     /// Other jobs of its group are not submitted yet, or are themselves blocked.
     Group {
@@ -190,7 +193,10 @@ impl fmt::Display for Blocker {
             Blocker::Held { by } => write!(f, "held by {by}"),
             Blocker::Dependency { on } => write!(f, "waits for job {on} to end as asked"),
             Blocker::BeginTime { at } => write!(f, "not to begin before {}", rfc3339(*at)),
-            Blocker::Backoff { until } => write!(f, "its last run failed: not tried again before {}", rfc3339(*until)),
+            Blocker::Backoff { until, last } => {
+                let last = last.as_deref().unwrap_or("its last run failed");
+                write!(f, "not tried again before {}: {last}", rfc3339(*until))
+            }
             Blocker::Group { name, present, size } => {
                 write!(f, "its group {name} has {present} of {size} jobs: all of them start together")
             }

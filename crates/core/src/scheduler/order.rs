@@ -46,7 +46,7 @@ pub fn closed_gate(groups: &Groups<'_>, job: &Job, now: Time) -> Option<Blocker>
         return Some(Blocker::BeginTime { at });
     }
     if job.not_before > now {
-        return Some(Blocker::Backoff { until: job.not_before });
+        return Some(Blocker::Backoff { until: job.not_before, last: job.note.clone() });
     }
     incomplete_group(groups, job)
 }

@@ -11,8 +11,10 @@ pub struct Submit {
     pub dry_run: bool,
 }
 
+// Negative numbers are refused by the field's name, not as an unknown flag.
 #[derive(Debug, Args)]
 #[command(
+    allow_negative_numbers = true,
     after_help = "Ctrl-C once cancels the job, twice leaves it to itself.\n\nExample: ganger run --gpus 8 -N 2 --time 1h -- torchrun train.py"
 )]
 pub struct Run {
@@ -22,7 +24,8 @@ pub struct Run {
     /// Number of workers.
     #[arg(short = 'n', long, value_name = "N")]
     pub workers: Option<i64>,
-    /// One worker on each of N nodes; with --workers only 1, for all on one node.
+    /// One worker for each of N nodes (small ones may share one); with --workers only 1, for all
+    /// on one node.
     #[arg(short = 'N', long, value_name = "N")]
     pub nodes: Option<i64>,
     /// GPUs of each worker.

@@ -19,7 +19,11 @@ pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
         (Some(_), JobState::Pending) => Some(Reason::Held),
         _ => blocker.map(|blocker| blocker.reason()),
     };
-    let note = blocker.map(ToString::to_string).or_else(|| job.note.clone());
+    let note = match (blocker.map(ToString::to_string), &job.note) {
+        // What a user can put right is often in the last run and not in what it waits for now.
+        (Some(blocker), Some(last)) if !blocker.contains(last.as_str()) => Some(format!("{blocker}; last run: {last}")),
+        (blocker, last) => blocker.or_else(|| last.clone()),
+    };
     JobView {
         id: job.id.0,
         name: job.spec.name.clone(),

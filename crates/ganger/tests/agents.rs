@@ -1,0 +1,229 @@
+//! Agents and keepers at the real binary: an agent that is killed, replaced or gone for good, trees that try to escape,
+//! and starts that a node must refuse. Ranks stamp when they lived, so that no rank can have run twice unseen.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+mod support;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use support::{Cluster, assert_never_twice, processes_with, stamps, until};
+
+/// A job of the built-in trainer that leaves stamps, losses and checkpoints in the cluster's directory.
+struct Training {
+    name: &'static str,
+    dir: PathBuf,
+}
+
+impl Training {
+    fn submit(cluster: &Cluster, name: &'static str, workers: u32, flags: &str) -> Training {
+        let dir = cluster.dir.join(name);
+        fs::create_dir(&dir).unwrap();
+        let (binary, at) = (env!("CARGO_BIN_EXE_ganger"), dir.display());
+        cluster.submit(&format!(
+            "name: {name}\ngang: {{workers: {workers}}}\nresources: {{gpus: 1, cpus: 1}}\ntopology: {{require: node}}\n\
+             checkpoint: {{dir: {at}/checkpoints, signal: SIGUSR1, grace: 10s}}\n\
+             command: [{binary}, example, train, --stamp-dir, {at}, --loss-log, {at}/losses, {flags}]\n"
+        ));
+        Training { name, dir }
+    }
+
+    fn stamps(&self, rank: u32) -> Vec<support::Stamp> {
+        stamps(&self.dir, rank)
+    }
+
+    /// Steps and loss bits in the order of writing.
+    fn losses(&self) -> Vec<(u64, String)> {
+        let text = fs::read_to_string(self.dir.join("losses")).unwrap_or_default();
+        let line = |line: &str| {
+            let mut words = line.split(' ');
+            Some((words.next()?.parse().ok()?, words.next()?.to_string()))
+        };
+        text.split_inclusive('\n').filter(|l| l.ends_with('\n')).filter_map(line).collect()
+    }
+
+    fn step(&self) -> u64 {
+        self.losses().last().map_or(0, |(step, _)| *step)
+    }
+
+    fn await_step(&self, step: u64) {
+        until(&format!("{} is at step {step}", self.name), || (self.step() >= step).then_some(()));
+    }
+
+    /// That all steps were made, each time with the same loss, and no rank ran twice at once.
+    fn assert_sound(&self, steps: u64, workers: u32) {
+        let losses = self.losses();
+        for step in 1..=steps {
+            let mut bits: Vec<&String> =
+                losses.iter().filter(|(made, _)| *made == step).map(|(_, bits)| bits).collect();
+            bits.dedup();
+            assert_eq!(bits.len(), 1, "step {step} of {}: {bits:?}", self.name);
+        }
+        (0..workers).for_each(|rank| assert_never_twice(&self.stamps(rank)));
+    }
+}
+
+fn one_node(lease: &str) -> Cluster {
+    let mut cluster = Cluster::server(lease);
+    cluster.start_agent("n0");
+    cluster.await_ready(1);
+    cluster
+}
+
+#[test]
+fn ranks_go_on_without_their_agent_and_the_next_one_adopts_them() {
+    let mut cluster = one_node("60s");
+    let training = Training::submit(&cluster, "train", 2, "--steps, '150', --step-time, 50ms, --log-every, '10'");
+    // Ends with a code of its own while nobody watches.
+    let bell = cluster.dir.join("bell");
+    let script =
+        format!("echo first words; until [ -e {} ]; do sleep 0.05; done; echo last words; exit 7", bell.display());
+    cluster.submit(&format!("name: lonely\ncommand: [sh, -c, '{script}']\n"));
+    cluster.await_run("lonely", 1);
+    cluster.await_run("train", 1);
+    cluster.end("n0", Signal::KILL);
+    let step = training.step();
+    training.await_step(step + 10);
+    fs::write(&bell, "").unwrap();
+    let state = cluster.node_dir("n0").join("workers");
+    until("the keeper records the end", || {
+        let text =
+            fs::read_to_string(worker_dir(&state, cluster.job("lonely")["id"].as_u64()?)?.join("state.json")).ok()?;
+        (serde_json::from_str::<Value>(&text).ok()?["phase"] == "ended").then_some(())
+    });
+    cluster.start_agent("n0");
+    let lonely = cluster.await_state("lonely", "failed");
+    assert_eq!((lonely["exit_code"].as_i64(), lonely["attempt"].as_u64()), (Some(7), Some(1)), "{lonely}");
+    assert_eq!(cluster.ok(&["logs", "lonely"]), "first words\nlast words\n");
+    // An upgrade: asked to end, the agent ends well, and its ranks go on.
+    assert!(cluster.end("n0", Signal::TERM), "an agent that is asked to end ends well");
+    let step = training.step();
+    training.await_step((step + 10).min(150));
+    cluster.start_agent("n0");
+    let done = cluster.await_state("train", "done");
+    assert_eq!((done["attempt"].as_u64(), done["exit_code"].as_i64()), (Some(1), Some(0)), "{done}");
+    training.assert_sound(150, 2);
+    let log = cluster.ok(&["logs", "train", "--rank", "0"]);
+    assert!(log.contains("start step 0") && log.contains("step 150 loss") && log.contains("final loss"), "{log}");
+    assert_eq!(log.lines().filter(|line| line.contains("step 70 loss")).count(), 1, "{log}");
+    assert!(cluster.events("train", "requeued").is_empty());
+    until("the node is empty", || (cluster.json(&["nodes", "n0"])[0]["used"]["gpus"] == 0).then_some(()));
+}
+
+/// The directory of a job's first worker.
+fn worker_dir(workers: &Path, job: u64) -> Option<PathBuf> {
+    let begins = format!("{job}.");
+    fs::read_dir(workers)
+        .ok()?
+        .flatten()
+        .find(|e| e.file_name().to_string_lossy().starts_with(&begins))
+        .map(|e| e.path())
+}
+
+#[test]
+fn an_agent_that_stays_away_loses_its_ranks_to_another_node_after_the_lease() {
+    let mut cluster = Cluster::server("6s");
+    cluster.start_agent("n0");
+    cluster.start_agent("n1");
+    cluster.await_ready(2);
+    let training =
+        Training::submit(&cluster, "train", 2, "--steps, '400', --step-time, 50ms, --checkpoint-every, '20'");
+    let first = cluster.await_run("train", 1)["nodes"][0].as_str().unwrap().to_string();
+    until("a checkpoint counts", || cluster.job("train").get("checkpoint").map(drop));
+    cluster.end(&first, Signal::KILL);
+    let second = cluster.await_run("train", 2);
+    assert_ne!(second["nodes"][0], first.as_str(), "{second}");
+    // The keepers of the dead agent, which are still there to tell of it, ended its ranks by themselves.
+    let alive = processes_with(&format!("{}/exchange", cluster.node_dir(&first).display()));
+    assert_eq!(alive, Vec::<i32>::new(), "ranks of {first} outlived the lease");
+    let done = cluster.await_state("train", "done");
+    assert_eq!(done["attempt"], 2, "{done}");
+    training.assert_sound(400, 2);
+    let resumed = cluster.ok(&["logs", "train", "--rank", "0"]);
+    assert!(resumed.contains("resume step "), "{resumed}");
+    for rank in 0..2 {
+        let stamps = training.stamps(rank);
+        assert!(stamps.iter().all(|stamp| (stamp.attempt == 1) == (stamp.node == first)), "{stamps:#?}");
+    }
+    let fenced = cluster.json(&["nodes", &first])[0].clone();
+    assert_eq!(fenced["health"], "fenced", "{fenced}");
+}
+
+#[test]
+fn a_cancelled_tree_leaves_nothing_behind() {
+    let cluster = Cluster::up("1xdgx-h100");
+    let marker = format!("escapee-{}", std::process::id());
+    // Each escapes in another way: a new session, a double fork, an empty environment, deafness.
+    let script = format!(
+        "setsid sh -c \"exec -a {marker} sleep 600\" & (setsid bash -c \"exec -a {marker} sleep 600\" &) ; \
+         (env -i bash -c \"exec -a {marker} setsid sleep 600\" &); \
+         bash -c \"trap : TERM HUP; while :; do sleep 1; done\" {marker} & trap : TERM; while :; do sleep 1; done"
+    );
+    cluster.submit(&format!(
+        "name: wild\ncheckpoint: {{grace: 1s}}\nenv: {{MARK: {marker}}}\ncommand: [bash, -c, '{script}']\n"
+    ));
+    cluster.await_run("wild", 1);
+    until("all have escaped", || (processes_with(&marker).len() >= 5).then_some(()));
+    cluster.ok(&["cancel", "wild"]);
+    cluster.await_state("wild", "cancelled");
+    let left = processes_with(&marker);
+    let names = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    assert!(left.is_empty(), "left behind: {:?}", left.iter().map(names).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_node_refuses_what_it_cannot_start_and_says_why() {
+    // Each of the two bad jobs makes one node cool down, which leaves one.
+    let cluster = Cluster::up("3xdgx-h100");
+    cluster.submit("name: absent\ncommand: [no-such-program]\n");
+    let refused = until("the refusal is told", || {
+        let detail = cluster.job("absent");
+        Some(detail).filter(|detail| {
+            detail["note"].as_str().is_some_and(|note| note.contains("\"no-such-program\" is not in the PATH"))
+        })
+    });
+    assert!(refused["exit_code"].is_null(), "a command that never ran has no exit code: {refused}");
+    assert_eq!(refused["failures"], 0, "the node pays, not the job");
+    let charged = cluster.json(&["events"]);
+    let charged = charged.as_array().unwrap().iter().filter(|event| event["kind"] == "refused").count();
+    assert!(charged >= 1, "no node was charged");
+    assert!(cluster.ok(&["show", "absent"]).contains("no-such-program"));
+    cluster.ok(&["cancel", "absent"]);
+
+    // Nobody may write there, root included.
+    cluster.submit("name: unwritable\ncheckpoint: {dir: /proc/checkpoints}\ncommand: [sleep, '600']\n");
+    until("the directory is refused", || {
+        let note = cluster.job("unwritable")["note"].as_str()?.to_string();
+        note.contains("/proc/checkpoints").then_some(())
+    });
+    cluster.ok(&["cancel", "unwritable"]);
+    let fine = cluster.ganger(&["run", "--", "echo", "still here"]);
+    assert_eq!((fine.code, fine.out.as_str()), (0, "still here\n"), "{fine:?}");
+}
+
+#[test]
+fn a_torn_checkpoint_is_skipped_with_the_reason_for_the_one_before() {
+    let cluster = Cluster::up("1xdgx-h100");
+    let training =
+        Training::submit(&cluster, "train", 2, "--steps, '200', --step-time, 50ms, --checkpoint-every, '20'");
+    let saved = |detail: &Value| detail["checkpoint"]["step"].as_u64().unwrap_or(0);
+    until("two checkpoints count", || (saved(&cluster.job("train")) >= 40).then_some(()));
+    cluster.ok(&["cordon", "n0"]);
+    cluster.ok(&["requeue", "train"]);
+    let waiting = cluster.await_state("train", "pending");
+    let (newest, step) = (waiting["checkpoint"]["path"].as_str().unwrap().to_string(), saved(&waiting));
+    // As a power cut does that a file system did not survive: the name is there, the bytes are not.
+    let file = Path::new(&newest).join("parameters.f64");
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    cluster.ok(&["uncordon", "n0"]);
+    let done = cluster.await_state("train", "done");
+    let rejected = cluster.events("train", "checkpoint_rejected");
+    assert!(rejected.iter().any(|text| text.contains(&newest) && text.contains("parameters.f64")), "{rejected:?}");
+    let log = cluster.ok(&["logs", "train", "--rank", "0"]);
+    let before = (step - 1) / 20 * 20;
+    assert!(log.contains(&format!("resume step {before} from")), "torn was step {step}: {log}");
+    assert_eq!(done["failures"], 0, "{done}");
+    assert_eq!(cluster.json(&["nodes", "n0"])[0]["state"], "ready", "a torn file is no fault of the node");
+    training.assert_sound(200, 2);
+}
