@@ -51,7 +51,7 @@ impl Moment {
         let moment = |index: usize| match index % 5 {
             2 => Moment::AfterCommit(1 + roll(20)),
             4 => Moment::ClaimOpen,
-            _ => Moment::Any(roll(900)),
+            _ => Moment::Any(roll(700)),
         };
         (0..count).map(moment).collect()
     }

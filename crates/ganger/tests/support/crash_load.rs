@@ -17,8 +17,9 @@ use tokio::task::JoinHandle;
 const SUBMISSIONS_PER_S: u64 = 23;
 const SUBMITTERS: usize = 4;
 const URGENT_EVERY: u64 = 64;
-/// A seventh of a node: the virtual nodes have hundreds of CPUs, and the machine that starts the processes perhaps two.
-const CPUS_OF_SHORT: u64 = 32;
+/// Seven at a time fit a node of 224 CPUs, because the machine that starts the processes has perhaps two, and leave some:
+/// short jobs go before the fillers, which must come back while many of them wait.
+const CPUS_OF_SHORT: u64 = 30;
 const AWAY: Duration = Duration::from_millis(10);
 pub const FILLERS: usize = 3;
 
