@@ -195,7 +195,7 @@ mod tests {
         units("n1", &[order], |_| None).remove(0)
     }
 
-    fn outcome(change: impl FnOnce(&mut Launch, &mut Devices)) -> Result<Preparation, String> {
+    fn outcome(change: impl FnOnce(&mut Launch, &mut Devices)) -> Result<Preparation, Refusal> {
         let dir = TempDir::new();
         let inventory = Inventory::load("n1", &InventorySource::Virtual("dgx-h100".into())).unwrap();
         prepare(&unit(&dir, change), &inventory)
