@@ -417,7 +417,7 @@ impl<'s, 'a> Estimate<'s, 'a> {
         let (room, before) = self.nodes.get(&node)?;
         let mut order: Vec<usize> =
             self.by_node.get(&node)?.iter().copied().filter(|i| !self.chosen.contains(i)).collect();
-        order.sort_by_key(|a| self.per_freed(*a, node));
+        order.sort_by_key(|index| self.per_freed(*index, node));
         let mut room = *room;
         let mut taken = Vec::new();
         for index in order {

@@ -10,7 +10,7 @@ use ganger_core::model::wire::api::{EventView, JobView, NodeView, QueueView, Tok
 pub fn render(look: &Look, header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.iter().map(|name| Cell::new(name)));
+    table.set_header(header.iter().map(Cell::new));
     if look.colour {
         table.enforce_styling();
     } else {
