@@ -42,7 +42,7 @@ pub enum Verb {
     /// Submit a job file or a #SBATCH script; prints the job's id.
     Submit(Submit),
     /// Run a command as a job, follow its output, end with its exit code.
-    Run(Run),
+    Run(Box<Run>),
     /// List jobs.
     Jobs(Jobs),
     /// Show one job in full.

@@ -78,7 +78,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
 async fn ask(api: &Api, command: Verb, look: &Look) -> Result<(), Failure> {
     match command {
         Verb::Submit(args) => submit::run(api, args, look).await,
-        Verb::Run(args) => run::run(api, args).await,
+        Verb::Run(args) => run::run(api, *args).await,
         Verb::Jobs(args) => jobs::list(api, args, look).await,
         Verb::Show(args) => jobs::show(api, &args.job, look).await,
         Verb::Why(args) => jobs::why(api, &args.job, look).await,
