@@ -41,16 +41,17 @@ enum Moment {
 }
 
 impl Moment {
-    /// A fifth of each kind that has to be provoked, the rest at any instant.
+    /// A fifth right after a commit; three tenths with a claim open, of which some close before the kill arrives; the rest at
+    /// any instant.
     fn plan(count: usize, seed: u64) -> Vec<Moment> {
         let mut dice = seed;
         let mut roll = |below: u64| {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (dice >> 33) % below
         };
-        let moment = |index: usize| match index % 5 {
-            2 => Moment::AfterCommit(1 + roll(20)),
-            4 => Moment::ClaimOpen,
+        let moment = |index: usize| match index % 10 {
+            2 | 7 => Moment::AfterCommit(1 + roll(20)),
+            1 | 4 | 9 => Moment::ClaimOpen,
             _ => Moment::Any(roll(700)),
         };
         (0..count).map(moment).collect()

@@ -1,6 +1,6 @@
 //! A busy user: submits short jobs at a steady rate through every crash, and keeps account of what was answered.
 //!
-//! Long P3 jobs (*fillers*) hold most GPUs and need a second to leave, so that every urgent P0 job opens a claim.
+//! Long P3 jobs (*fillers*) hold most GPUs and need two seconds to leave, so that every urgent P0 job opens a claim.
 use crate::stage::{PATIENCE, Stage, until};
 use crate::stamps::STAMP;
 use ganger_core::model::wire::api::{JobDetail, JobView};
@@ -183,7 +183,7 @@ impl Shared {
     }
 
     fn filler(&self) -> Value {
-        let leave = "leave() { stamp leaving; sleep 1; stamp end; exit 0; }; trap leave TERM; stamp start; ";
+        let leave = "leave() { stamp leaving; sleep 2; stamp end; exit 0; }; trap leave TERM; stamp start; ";
         let stay =
             format!("while [ ! -e '{}' ]; do sleep 0.2 & wait $!; stamp alive; done; stamp end", self.finish.display());
         let mut job = self.job("P3", 4, &format!("{leave}{stay}"));
