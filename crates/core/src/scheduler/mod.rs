@@ -88,7 +88,7 @@ pub(crate) struct Held {
 }
 
 /// What makes two pending jobs equal to the scheduler.
-type ClassKey<'a> = (Priority, &'a str, GangKey<'a>, Option<Span>);
+type ClassKey<'a> = (Priority, bool, &'a str, GangKey<'a>, Option<Span>);
 type GangKey<'a> = (&'a Shape, u32, TopologyWish, Option<&'a str>, bool);
 
 fn gang_key(spec: &JobSpec) -> GangKey<'_> {
@@ -97,7 +97,7 @@ fn gang_key(spec: &JobSpec) -> GangKey<'_> {
 }
 
 fn class_key(spec: &JobSpec) -> ClassKey<'_> {
-    (spec.priority, &spec.queue, gang_key(spec), spec.time_limit)
+    (spec.priority, spec.preemptible, &spec.queue, gang_key(spec), spec.time_limit)
 }
 
 impl<'a> Session<'a> {

@@ -16,6 +16,7 @@ use ganger_core::check;
 use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
 use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::Cluster;
+use ganger_core::model::decision::Step;
 use ganger_core::model::ids::{JobId, NodeId};
 use ganger_core::model::job::{Job, JobSpec, Owner};
 use ganger_core::model::report::Report;
@@ -273,7 +274,7 @@ impl World {
 
     fn scheduler_acts(&mut self) -> bool {
         let decision = scheduler::decide(&self.cluster, self.now);
-        let steps = decision.steps.clone();
+        let (steps, blocked) = (decision.steps.clone(), decision.blocked.clone());
         let idle = steps.is_empty();
         if idle && self.is_known(&decision) {
             return false;
@@ -285,9 +286,13 @@ impl World {
         if !idle {
             let again = scheduler::decide(&self.cluster, self.now).steps;
             if !again.is_empty() {
+                let before: Vec<_> = blocked.iter().filter(|(job, _)| names(&again, **job)).collect();
                 self.breaks(
                     9,
-                    format!("decide on its own result changes something: after {steps:?} it wants {again:?}"),
+                    format!(
+                        "decide on its own result changes something: after {steps:?} it wants {again:?}, \
+                         of which it had said {before:?}"
+                    ),
                 );
             }
         }
@@ -384,4 +389,13 @@ impl World {
         self.note("violation", format!("rule {rule}: {text}"));
         self.broken.push(Broken { at_ms: self.now.0, rule, text });
     }
+}
+
+/// Whether one of the steps starts the job or claims for it.
+fn names(steps: &[Step], job: JobId) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Start { job: started, .. } => *started == job,
+        Step::Claim(claim) => claim.claimant == job,
+        Step::Stop { .. } | Step::Shrink { .. } | Step::Unclaim { .. } => false,
+    })
 }
