@@ -46,7 +46,8 @@ fn measure(directory: &Path, finished: u64) -> anyhow::Result<()> {
 
 /// Many jobs that were submitted and cancelled, a few that wait, through the same inputs as ever.
 fn fill(directory: &Path, finished: u64) -> anyhow::Result<()> {
-    let (mut store, mut cluster) = Store::open(directory, StoreOptions { snapshot_every: u64::MAX, page_limit: None })?;
+    let (mut store, mut cluster) =
+        Store::open(directory, StoreOptions { snapshot_every: u64::MAX, ..StoreOptions::default() })?;
     let mut now = Time(1_700_000_000_000);
     let mut batch = Batch::default();
     batch.dirty.queues.extend(cluster.queues.keys().cloned());

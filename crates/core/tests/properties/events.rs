@@ -37,7 +37,7 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
     let workers = pick(&[1, 1, 2, 2, 3, 4, 4, 6], a >> 3);
     let priority = pick(&[Priority::P0, Priority::P1, Priority::P2, Priority::P3, Priority::P3, Priority::P3], a >> 6);
     let limit = pick(&[None, Some(Span::minutes(10)), Some(Span::hours(1)), Some(Span::hours(2))], a >> 12);
-    let rare = |bits: u16, one_in: u16| (c >> bits) % one_in == 0;
+    let rare = |bits: u16, one_in: u16| (c >> bits).is_multiple_of(one_in);
     let group = || Group { name: format!("g{}", b % 3), size: 2 };
     let after = || Dependency {
         job: pick(jobs, b),
@@ -84,7 +84,7 @@ fn topology(by: u16, workers: u32) -> TopologyWish {
         0 | 1 => TopologyWish { require: Some(level), ..TopologyWish::default() },
         2 => TopologyWish { prefer: Some(level), ..TopologyWish::default() },
         3 => TopologyWish {
-            ranks_per_island: Some(if workers % 2 == 0 { 2 } else { 1 }),
+            ranks_per_island: Some(if workers.is_multiple_of(2) { 2 } else { 1 }),
             require: (by & 64 != 0).then_some(level),
             ..TopologyWish::default()
         },

@@ -4,6 +4,7 @@ use crate::common::Lab;
 use ganger_core::lifecycle::{self, Input};
 use ganger_core::model::decision::{Claim, Decision, Step};
 use ganger_core::model::job::{Exit, Job, Place, StopWhy};
+use ganger_core::model::node::Device;
 use ganger_core::model::report::Report;
 use ganger_core::model::{AttemptNo, Cluster, JobId};
 use ganger_core::scheduler::decide;
@@ -24,7 +25,7 @@ pub fn assert_just(lab: &Lab, decision: &Decision) {
         }
     }
     for claim in &claims {
-        assert_placed_on_what_is_freed(lab, claim);
+        assert_placed_on_what_is_freed(lab, decision, claim);
     }
     for unit in units(&claims) {
         assert_minimal(lab, decision, &unit);
@@ -32,7 +33,7 @@ pub fn assert_just(lab: &Lab, decision: &Decision) {
 }
 
 fn assert_fair(lab: &Lab, claim: &Claim, victim: JobId) {
-    let (claimant, victim) = (lab.cluster.job(claim.claimant).unwrap(), lab.cluster.job(victim).unwrap());
+    let (claimant, victim) = (live(lab, claim.claimant), live(lab, victim));
     assert!(victim.spec.preemptible && victim.spec.priority > claimant.spec.priority);
     assert!(claimant.spec.priority <= lab.cluster.policy.preempt_from);
     let mates =
@@ -42,14 +43,20 @@ fn assert_fair(lab: &Lab, claim: &Claim, victim: JobId) {
     }
 }
 
+fn live(lab: &Lab, id: JobId) -> &Job {
+    lab.cluster.job(id).expect("a live job")
+}
+
 fn is_live(job: &Job) -> bool {
     job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none())
 }
 
-/// Every GPU and core of the claim is free now or held by a victim.
-fn assert_placed_on_what_is_freed(lab: &Lab, claim: &Claim) {
-    let spec = &lab.cluster.job(claim.claimant).unwrap().spec;
+/// Every GPU and core of the claim is free now, given up by this decision, or held by a victim.
+fn assert_placed_on_what_is_freed(lab: &Lab, decision: &Decision, claim: &Claim) {
+    let spec = &live(lab, claim.claimant).spec;
     assert_eq!(claim.places.len(), spec.gang.workers as usize);
+    let given_up =
+        |by: JobId| decision.steps.iter().any(|step| matches!(step, Step::Unclaim { claimant, .. } if *claimant == by));
     let freed: Vec<&Place> = claim
         .victims
         .iter()
@@ -59,7 +66,11 @@ fn assert_placed_on_what_is_freed(lab: &Lab, claim: &Claim) {
     for place in &claim.places {
         let node = lab.cluster.node(place.node);
         let here = || freed.iter().filter(|freed| freed.node == place.node);
-        let free = node.mask(|device| device == ganger_core::model::node::Device::Free);
+        let free = node.mask(|device| match device {
+            Device::Free => true,
+            Device::Claimed(by) => given_up(by),
+            _ => false,
+        });
         let gpus = here().fold(free, |mask, freed| mask | freed.gpus);
         assert_eq!(place.gpus & !gpus, 0, "GPUs of {} are neither free nor freed", node.name);
         let used = here().fold(node.cpus_used, |used, freed| used.difference(&freed.cpus));
@@ -83,7 +94,7 @@ fn units<'a>(claims: &[&'a Claim]) -> Vec<Vec<&'a Claim>> {
 /// the victims are really gone and nobody else waits; so only where no promise to others has to be kept.
 fn assert_minimal(lab: &Lab, decision: &Decision, unit: &[&Claim]) {
     let claimants: BTreeSet<JobId> = unit.iter().map(|claim| claim.claimant).collect();
-    let first = lab.cluster.job(unit[0].claimant).unwrap();
+    let first = live(lab, unit[0].claimant);
     let turn = |job: &Job| (lab.cluster.effective_class(job, lab.now), job.spec.priority, job.submitted_at, job.id);
     let behind = |id: JobId| lab.cluster.job(id).is_some_and(|job| turn(job) > turn(first));
     if !lab.cluster.claims.is_empty() || !decision.reservations.iter().all(|reserved| behind(reserved.job)) {

@@ -7,7 +7,7 @@ use ganger_core::check;
 use ganger_core::lifecycle::input::NodeSpec;
 use ganger_core::lifecycle::{Effects, Input, Refusal, next_deadline};
 use ganger_core::model::cluster::NodePlacement;
-use ganger_core::model::decision::{Decision, Step};
+use ganger_core::model::decision::{Blocker, Decision, Step};
 use ganger_core::model::job::{Exit, Job, Owner};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::profiles::{Custom, profile};
@@ -210,7 +210,7 @@ impl World {
 
     fn reboot(&mut self, a: u16, b: u16) {
         let node = self.node(a);
-        self.boots += u32::from(b % 3 != 0);
+        self.boots += u32::from(!b.is_multiple_of(3));
         let machine = match b % 4 {
             0 => usize::from(b >> 4) % machines().len(),
             _ => machines()
@@ -232,7 +232,8 @@ impl World {
         let unexplained = check::unexplained(&self.lab.cluster);
         assert!(unexplained.is_empty(), "{unexplained:?}");
         let again = decide(&self.lab.cluster, self.lab.now);
-        assert!(again.steps.iter().all(|step| self.is_of_a_group(step)), "after {decision:#?}\nit decides {again:#?}");
+        let settled = again.steps.iter().all(|step| self.is_of_a_group(step)) || lost_its_limit(&decision, &again);
+        assert!(settled, "after {decision:#?}\nit decides {again:#?}");
         decision.steps.len()
     }
 
@@ -311,6 +312,13 @@ impl World {
         let moved = self.obey();
         steps > 0 || moved
     }
+}
+
+/// A start can use up the limit of a queue in which a reserved start was counted on; then the reservation goes, and
+/// others start on what it kept. Limits in time are not planned.
+fn lost_its_limit(decision: &Decision, again: &Decision) -> bool {
+    let reserved = decision.reservations.iter().map(|reservation| again.blocked.get(&reservation.job));
+    reserved.flatten().any(|blocker| matches!(blocker, Blocker::QueueLimit { .. }))
 }
 
 fn assert_only_rises(before: &Cluster, after: &Cluster) {
