@@ -36,7 +36,6 @@ pub enum Format {
     Json,
 }
 
-#[expect(clippy::large_enum_variant, reason = "one value a process, parsed once")]
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Submit a job file or a #SBATCH script; prints the job's id.
