@@ -1,6 +1,7 @@
 //! How long one decision takes on 4,000 × 8 GPUs that are nearly full and fragmented, from a cold start: every run builds
 //! its index from the bare cluster. Prints a table; the bars are those of the design. Run it with
 //! `cargo bench -p ganger-core`; a word after `--` runs only the rows that contain it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
 use ganger_core::lifecycle::input::NodeSpec;
 use ganger_core::lifecycle::{Effects, Input, apply};
 use ganger_core::model::cluster::NodePlacement;
@@ -210,7 +211,7 @@ impl Plant {
     fn is_spare(&self, node: u32) -> bool {
         let per_spine = NODES_PER_LEAF * LEAVES_PER_SPINE;
         let (inside, outside) = (self.spare_nodes * 4 / 5, self.spare_nodes / 5);
-        let spread = |nodes: u32, spares: u32| spares > 0 && node % (nodes / spares) == 0;
+        let spread = |nodes: u32, spares: u32| spares > 0 && node.is_multiple_of(nodes / spares);
         if node / per_spine == 1 { spread(per_spine, inside) } else { spread(NODES - per_spine, outside) }
     }
 }

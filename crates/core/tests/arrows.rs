@@ -1,4 +1,5 @@
 //! Who may know whom inside the core, read off the source: `use crate::…` and `crate::…` paths, folder by folder.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test of the source reads the source")]
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
 //! For each rule that always holds: a busy healthy state, one planted fault in it, and `check` says which rule broke.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
 use common::{Lab, job, limit, require};

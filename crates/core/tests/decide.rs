@@ -1,4 +1,5 @@
 //! Decisions on small clusters, one feature each.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
 use common::{Lab, job, limit, require};

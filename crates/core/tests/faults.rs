@@ -1,4 +1,5 @@
 //! Faults that a hostile reading of the decisions found: each test failed once.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
 use common::{Lab, job, limit, require};

@@ -1,4 +1,5 @@
 //! Rules of every machine: what contradicts itself is refused, also from JSON; partitions cover the GPUs at each level.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::machine::profiles::{profile, profile_names};

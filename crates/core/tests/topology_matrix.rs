@@ -1,5 +1,6 @@
 //! Traps of `nvidia-smi topo -m` text: each sample must give the machine that a person reads in it, each broken text its
 //! reason. With GANGER_SHARED naming a folder that has data/topology, all samples there are read as well.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use ganger_core::model::cpuset::CpuListError;
 use ganger_core::model::machine::matrix::{Doubt, Hardware, Link, Matrix, MatrixError};
