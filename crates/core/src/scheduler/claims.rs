@@ -60,10 +60,15 @@ impl<'a> Session<'a> {
                 return;
             }
             self.started.extend(unit.iter().map(|job| job.id));
+            let early = claims.iter().flatten().any(|claim| !self.freed_memory(claim).is_empty());
             for (job, claim) in unit.iter().zip(claims) {
                 let Some(claim) = claim else { continue };
                 let attempt = AttemptNo(job.attempts.0 + 1);
                 self.steps.push(Step::Start { job: job.id, attempt, places: claim.places.clone() });
+            }
+            // Others freed memory before its victims did: what was to come from these it takes from what is free now.
+            if early {
+                self.renew_draft();
             }
             return;
         }
@@ -120,7 +125,7 @@ impl<'a> Session<'a> {
         self.draft = draft;
         for claim in cluster.claims.values() {
             if !self.given_up.contains(&claim.claimant) {
-                let mut freed = self.freed_memory(claim);
+                let mut freed = if self.starts(claim.claimant) { BTreeMap::new() } else { self.freed_memory(claim) };
                 self.hold_back(&claim.places, &mut freed);
                 continue;
             }
@@ -143,6 +148,11 @@ impl<'a> Session<'a> {
             }
             self.steps.push(step);
         }
+    }
+
+    /// Whether this decision starts the job.
+    fn starts(&self, id: JobId) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Start { job, .. } if *job == id))
     }
 
     fn victims_left(&self, claim: &Claim) -> u32 {
