@@ -31,6 +31,8 @@ impl Agent {
         tracing::info!(unit = %key, standing = ?worker.standing, "found again");
         let running = Stage::Running { stop: None, stray_told: false };
         match (worker.standing, record.started) {
+            // Its end waits in the journal already, and its keeper for being told to go.
+            _ if told.contains(&key) => self.adopt_ended(record, told),
             (Standing::Kept | Standing::Orphaned, _) => {
                 self.entries.insert(key, Entry::new(record, running));
                 self.watch(key);
