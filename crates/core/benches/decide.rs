@@ -7,9 +7,7 @@ use ganger_core::lifecycle::{Effects, Input, apply};
 use ganger_core::model::cluster::NodePlacement;
 use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::decision::{Decision, Step};
-use ganger_core::model::job::{
-    CheckpointPolicy, Gang, JobSpec, Level, Owner, Place, Priority, Shape, TopologyWish, WorkerPhase,
-};
+use ganger_core::model::job::{JobSpec, Level, Owner, Place, Priority, Shape, TopologyWish, WorkerPhase};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::profiles::profile;
 use ganger_core::model::report::Report;
@@ -130,21 +128,9 @@ fn pending(index: u32) -> JobSpec {
 
 fn gang(name: &str, priority: Priority, workers: u32, gpus: u32) -> JobSpec {
     JobSpec {
-        name: name.to_string(),
-        queue: "default".to_string(),
         priority,
         preemptible: priority == Priority::P3,
-        gang: Gang { workers, min: workers, step: workers },
-        shape: Shape { gpus, cpus: gpus, ..Shape::default() },
-        topology: TopologyWish::default(),
-        group: None,
-        pool: None,
-        time_limit: None,
-        checkpoint: CheckpointPolicy::default(),
-        retries: 0,
-        after: Vec::new(),
-        begin: None,
-        run: Default::default(),
+        ..JobSpec::new(name, workers, Shape { gpus, cpus: gpus, ..Shape::default() })
     }
 }
 

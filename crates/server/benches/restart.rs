@@ -3,7 +3,7 @@
 //! `cargo bench -p ganger-server --bench restart [-- FINISHED]`. Prints figures; the bar is 5 s with 100,000 jobs on record.
 use ganger_core::lifecycle::input::{Input, NodePlacement, NodeSpec};
 use ganger_core::model::Cluster;
-use ganger_core::model::job::{CheckpointPolicy, Gang, JobSpec, Owner, Priority, RunSpec, Shape, TopologyWish};
+use ganger_core::model::job::{JobSpec, Owner, RunSpec, Shape};
 use ganger_core::model::machine::profiles::profile;
 use ganger_core::{lifecycle, model::Time};
 use ganger_server::cycle::Cycle;
@@ -87,21 +87,7 @@ fn node(index: u32) -> anyhow::Result<NodeSpec> {
 }
 
 fn spec(number: u64) -> JobSpec {
-    JobSpec {
-        name: format!("job-{number}"),
-        queue: "default".to_string(),
-        priority: Priority::P2,
-        preemptible: false,
-        gang: Gang { workers: 2, min: 2, step: 1 },
-        shape: Shape { gpus: 8, cpus: 64, memory_bytes: 64 << 30, ..Shape::default() },
-        topology: TopologyWish::default(),
-        group: None,
-        pool: None,
-        time_limit: None,
-        checkpoint: CheckpointPolicy::default(),
-        retries: 0,
-        after: Vec::new(),
-        begin: None,
-        run: RunSpec { command: vec!["train".to_string()], ..RunSpec::default() },
-    }
+    let shape = Shape { gpus: 8, cpus: 64, memory_bytes: 64 << 30, ..Shape::default() };
+    let run = RunSpec { command: vec!["train".to_string()], ..RunSpec::default() };
+    JobSpec { run, ..JobSpec::new(&format!("job-{number}"), 2, shape) }
 }

@@ -6,7 +6,7 @@ use ganger_core::lifecycle::input::{Input, NodePlacement, NodeSpec};
 use ganger_core::lifecycle::orders;
 use ganger_core::model::JobId;
 use ganger_core::model::ids::NodeId;
-use ganger_core::model::job::{CheckpointPolicy, Exit, Gang, JobSpec, Owner, Priority, RunSpec, Shape, TopologyWish};
+use ganger_core::model::job::{Exit, JobSpec, Owner, RunSpec, Shape};
 use ganger_core::model::machine::profiles::profile;
 use ganger_core::model::report::Report;
 use ganger_core::model::wire::agent::{Action, NumberedReport};
@@ -156,21 +156,7 @@ fn node(index: u32) -> anyhow::Result<NodeSpec> {
 }
 
 fn spec(number: u64) -> JobSpec {
-    JobSpec {
-        name: format!("job-{number}"),
-        queue: "default".to_string(),
-        priority: Priority::P2,
-        preemptible: false,
-        gang: Gang { workers: 1, min: 1, step: 1 },
-        shape: Shape { gpus: 1, cpus: 4, memory_bytes: 8 << 30, ..Shape::default() },
-        topology: TopologyWish::default(),
-        group: None,
-        pool: None,
-        time_limit: None,
-        checkpoint: CheckpointPolicy::default(),
-        retries: 0,
-        after: Vec::new(),
-        begin: None,
-        run: RunSpec { command: vec!["train".to_string()], ..RunSpec::default() },
-    }
+    let shape = Shape { gpus: 1, cpus: 4, memory_bytes: 8 << 30, ..Shape::default() };
+    let run = RunSpec { command: vec!["train".to_string()], ..RunSpec::default() };
+    JobSpec { run, ..JobSpec::new(&format!("job-{number}"), 1, shape) }
 }

@@ -4,9 +4,7 @@
 use ganger_core::lifecycle::input::{NodePlacement, NodeSpec};
 use ganger_core::lifecycle::{Input, orders};
 use ganger_core::model::ids::NodeId;
-use ganger_core::model::job::{
-    CheckpointPolicy, Gang, Group, JobSpec, JobState, Priority, RunSpec, Shape, TopologyWish,
-};
+use ganger_core::model::job::{Group, JobSpec, JobState, Priority, RunSpec, Shape};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::profiles::{Custom, profile};
 use ganger_core::model::time::{Span, Time};
@@ -27,21 +25,9 @@ fn world(nodes: u32, machine: &Arc<Machine>) -> World {
 
 fn job(name: &str, workers: u32, gpus: u32, group: Option<&str>) -> JobSpec {
     JobSpec {
-        name: name.to_string(),
-        queue: "default".to_string(),
-        priority: Priority::P2,
-        preemptible: false,
-        gang: Gang { workers, min: workers, step: workers },
-        shape: Shape { gpus, cpus: 1, ..Shape::default() },
-        topology: TopologyWish::default(),
         group: group.map(|name| Group { name: name.to_string(), size: 2 }),
-        pool: None,
-        time_limit: None,
-        checkpoint: CheckpointPolicy::default(),
-        retries: 0,
-        after: Vec::new(),
-        begin: None,
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
+        ..JobSpec::new(name, workers, Shape { gpus, cpus: 1, ..Shape::default() })
     }
 }
 

@@ -155,8 +155,10 @@ pub struct Dirty {
     pub nodes: BTreeSet<NodeId>,
     pub claims: BTreeSet<JobId>,
     pub queues: BTreeSet<String>,
-    /// The set of reservations, the fabric, the policy, the counters.
     pub reservations: bool,
+    /// What the cluster file says of nodes.
+    pub placements: bool,
+    /// The fabric, the policy, the counters.
     pub globals: bool,
 }
 

@@ -200,6 +200,7 @@ impl Change<'_> {
                 self.put_in_place(id, &placement);
             }
         }
+        self.effects.dirty.placements = true;
         self.mark_globals();
         self.event("fabric", None, None, format!("leaves, spines and pools set by {by}"));
         Ok(())

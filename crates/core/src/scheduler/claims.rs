@@ -1,7 +1,7 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
 use super::draft::Draft;
 use super::preempt::may_evict;
-use super::{Held, Session, Unit};
+use super::{Held, Hold, Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Job, Place, Priority};
@@ -24,7 +24,7 @@ impl<'a> Session<'a> {
             let Some(job) = self.cluster.job(claim.claimant) else { continue };
             self.charge(job);
             let (end, assumed) = self.expected_end(job, claim.deadline);
-            self.ends.push(Held { end, assumed, told: false, job: job.id, places: claim.places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(claim.places.clone()) });
         }
     }
 

@@ -157,6 +157,9 @@ fn choose_cpus(machine: &Machine, left: &Room, shares: &[(u8, u32)], need: u32, 
     }
     for socket in spill_order(machine, cell) {
         let missing = need - chosen.count();
+        if missing == 0 {
+            break;
+        }
         let on_socket = machine.sockets[usize::from(socket)].cpus.intersection(&free).count();
         let some = machine.take_cpus(socket, &free, missing.min(on_socket))?;
         chosen = chosen.union(&some);

@@ -25,7 +25,7 @@ use crate::model::amounts::Resources;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId};
-use crate::model::job::{Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
+use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use draft::Draft;
@@ -56,7 +56,7 @@ pub(crate) struct Session<'a> {
     pub blocked: BTreeMap<JobId, Blocker>,
     pub reserved: Vec<Reserved>,
     /// When what is held now comes free, with the places: running work, starts of this decision, claims.
-    pub ends: Vec<Held>,
+    pub ends: Vec<Held<'a>>,
     queue_used: BTreeMap<&'a str, Resources>,
     groups: order::Groups<'a>,
     /// Whose entries in `ends` are claims: those in flight and those of this decision.
@@ -76,15 +76,35 @@ pub(crate) struct Session<'a> {
 }
 
 /// Devices with the moment at which they come free.
-#[derive(Debug, Clone)]
-pub(crate) struct Held {
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
     pub end: Time,
     /// The end is assumed: its holder states no limit.
     pub assumed: bool,
     /// Somebody told its holder to give it up; else it comes free when the holder is through.
     pub told: bool,
     pub job: JobId,
-    pub places: Vec<Place>,
+    pub places: Hold<'a>,
+}
+
+/// The places of running work, which are many and stay where they are, or places that were chosen.
+#[derive(Debug)]
+pub(crate) enum Hold<'a> {
+    Leaving(&'a Attempt),
+    Staying(&'a Attempt),
+    Chosen(Vec<Place>),
+}
+
+impl Hold<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = &Place> {
+        let (leaving, staying, chosen) = match self {
+            Hold::Leaving(attempt) => (Some(attempt.leaving()), None, [].iter()),
+            Hold::Staying(attempt) => (None, Some(attempt.staying()), [].iter()),
+            Hold::Chosen(places) => (None, None, places.iter()),
+        };
+        let running = leaving.into_iter().flatten().chain(staying.into_iter().flatten());
+        running.map(|worker| &worker.place).chain(chosen)
+    }
 }
 
 /// What makes two pending jobs equal to the scheduler.
@@ -131,12 +151,12 @@ impl<'a> Session<'a> {
             let Some(attempt) = &job.attempt else { continue };
             if attempt.leaving().next().is_some() {
                 let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
-                let places = attempt.leaving().map(|worker| worker.place.clone()).collect();
+                let places = Hold::Leaving(attempt);
                 self.ends.push(Held { end, assumed: false, told: true, job: job.id, places });
             }
             if attempt.stopping().is_none() {
                 let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
-                let places = attempt.staying().map(|worker| worker.place.clone()).collect();
+                let places = Hold::Staying(attempt);
                 self.ends.push(Held { end, assumed, told: false, job: job.id, places });
             }
         }
@@ -246,7 +266,7 @@ impl<'a> Session<'a> {
         for (job, places) in unit.iter().zip(places) {
             self.charge(job);
             let (end, assumed) = self.expected_end(job, self.now);
-            self.ends.push(Held { end, assumed, told: false, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(places.clone()) });
             self.steps.push(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
         }
     }

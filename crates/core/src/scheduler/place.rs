@@ -55,17 +55,10 @@ pub fn place_gang(
 ) -> Result<Vec<Place>, Miss> {
     let caps = node_capacities(draft, spec, pick);
     let mut search = Search { draft, tree, spec, workers, caps, pick };
-    let placeable = search.placeable();
-    if placeable < workers {
-        return Err(search.miss(placeable, None));
-    }
-    let require = spec.topology.require.unwrap_or(Level::Cluster);
-    for level in levels(spec, require) {
-        if let Some(places) = search.at_level(level).and_then(|shares| search.take(shares)) {
-            return Ok(places);
-        }
-    }
-    Err(search.miss(placeable, Some(require)))
+    let result = search.run();
+    let caps = search.caps;
+    draft.keep_counted(caps);
+    result
 }
 
 /// Levels to try in order, never above `require`.
@@ -80,23 +73,16 @@ fn levels(spec: &JobSpec, require: Level) -> Vec<Level> {
 }
 
 fn node_capacities(draft: &mut Draft<'_>, spec: &JobSpec, pick: Pick) -> Vec<u32> {
-    draft.work += draft.cluster.nodes.len() as u64;
-    let sliced = spec.topology.ranks_per_island;
-    draft
-        .cluster
-        .nodes
-        .iter()
-        .zip(draft.rooms())
-        .map(|(node, room)| {
-            if !pick.allows(draft.cluster, node, spec) {
-                return 0;
-            }
-            match sliced {
-                Some(slice) => sliced_capacity(&node.machine, room, spec, slice),
-                None => fit::capacity(&node.machine, room, &spec.shape, Cell::whole(&node.machine)),
-            }
-        })
-        .collect()
+    let cluster = draft.cluster;
+    draft.counted(spec, pick, |node, room| {
+        if !pick.allows(cluster, node, spec) {
+            return 0;
+        }
+        match spec.topology.ranks_per_island {
+            Some(slice) => sliced_capacity(&node.machine, room, spec, slice),
+            None => fit::capacity(&node.machine, room, &spec.shape, Cell::whole(&node.machine)),
+        }
+    })
 }
 
 /// Workers in whole slices on the node's own islands; on islands that span nodes every worker counts, because the slice
@@ -127,6 +113,20 @@ fn island_gpus(machine: &Machine) -> u64 {
 }
 
 impl Search<'_, '_> {
+    fn run(&mut self) -> Result<Vec<Place>, Miss> {
+        let placeable = self.placeable();
+        if placeable < self.workers {
+            return Err(self.miss(placeable, None));
+        }
+        let require = self.spec.topology.require.unwrap_or(Level::Cluster);
+        for level in levels(self.spec, require) {
+            if let Some(places) = self.at_level(level).and_then(|shares| self.take(shares)) {
+                return Ok(places);
+            }
+        }
+        Err(self.miss(placeable, Some(require)))
+    }
+
     fn machine(&self, node: NodeId) -> &Machine {
         &self.draft.cluster.node(node).machine
     }

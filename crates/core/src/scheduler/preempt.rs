@@ -6,7 +6,7 @@
 use super::claims::waits_for_devices;
 use super::filter::Pick;
 use super::fit::{self, Cell};
-use super::{Held, Session, Unit, within_node};
+use super::{Held, Hold, Session, Unit, within_node};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, StopWhy, Worker};
@@ -21,7 +21,7 @@ struct Victim<'a> {
     jobs: Vec<&'a Job>,
     /// Of a part: its ranks, and the victim that is the whole gang.
     part: Option<(Vec<Rank>, usize)>,
-    places: Vec<Place>,
+    places: Vec<&'a Place>,
     /// Weighted work lost; see [`cost`].
     cost: u128,
     lost_gpu_ms: u64,
@@ -121,7 +121,7 @@ impl<'a> Session<'a> {
             .chunks(gang.step.max(1) as usize)
             .map(|workers| Victim {
                 part: Some((workers.iter().map(|worker| worker.rank).collect(), index)),
-                places: workers.iter().map(|worker| worker.place.clone()).collect(),
+                places: workers.iter().map(|worker| &worker.place).collect(),
                 cost: weight(job) * restart,
                 lost_gpu_ms: job.spec.checkpoint.restart_time.0.saturating_mul(job.spec.total().gpus),
                 ..self.victim(vec![job])
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
     fn victim(&self, jobs: Vec<&'a Job>) -> Victim<'a> {
         let attempts = jobs.iter().filter_map(|job| job.attempt.as_ref());
         Victim {
-            places: attempts.flat_map(|attempt| attempt.live().map(|worker| worker.place.clone())).collect(),
+            places: attempts.flat_map(|attempt| attempt.live().map(|worker| &worker.place)).collect(),
             cost: jobs.iter().map(|job| cost(job, self.now)).sum(),
             lost_gpu_ms: jobs.iter().fold(0, |sum, job| sum.saturating_add(lost_gpu_ms(job, self.now))),
             youngest: jobs.iter().map(|job| (job.submitted_at, job.id)).max().unwrap_or_default(),
@@ -250,7 +250,8 @@ impl<'a> Session<'a> {
     fn without(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], gone: &BTreeSet<usize>) {
         let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
         let inside_another = |i: &&usize| victims[**i].part.as_ref().is_some_and(|(_, whole)| gone.contains(whole));
-        self.draft.give_all(gone.iter().filter(|i| !inside_another(i)).flat_map(|i| victims[*i].places.iter()));
+        self.draft
+            .give_all(gone.iter().filter(|i| !inside_another(i)).flat_map(|i| victims[*i].places.iter().copied()));
         self.hold_back_reservations(end);
     }
 
@@ -277,14 +278,14 @@ impl<'a> Session<'a> {
             self.steps.push(Step::Shrink { job, attempt, ranks, claimant: unit[0].id });
             stopped.push((job, attempt));
         }
-        let mut freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter()));
+        let mut freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter().copied()));
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
         for (job, places) in unit.iter().zip(plan.places) {
             self.hold_back(&places, &mut freed);
             self.promised.insert(job.id);
             self.charge(job);
             let (end, assumed) = self.expected_end(job, deadline);
-            self.ends.push(Held { end, assumed, told: false, job: job.id, places: places.clone() });
+            self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(places.clone()) });
             let (claimant, victims, made_at) = (job.id, stopped.clone(), self.now);
             self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
             lost_gpu_ms = 0;
@@ -299,10 +300,12 @@ impl<'a> Session<'a> {
     fn note_leaving(&mut self, leaving: &[&Victim<'a>], by: Time) {
         for victim in leaving {
             for held in self.ends.iter_mut().filter(|held| victim.jobs.iter().any(|job| job.id == held.job)) {
-                held.places.retain(|place| !victim.places.contains(place));
+                let rest = held.places.iter().filter(|place| !victim.places.contains(place)).cloned().collect();
+                held.places = Hold::Chosen(rest);
             }
             let job = victim.jobs.first().map_or(JobId(0), |job| job.id);
-            self.ends.push(Held { end: by, assumed: false, told: true, job, places: victim.places.clone() });
+            let places = Hold::Chosen(victim.places.iter().copied().cloned().collect());
+            self.ends.push(Held { end: by, assumed: false, told: true, job, places });
         }
     }
 }
@@ -445,7 +448,7 @@ impl<'s, 'a> Estimate<'s, 'a> {
     }
 
     fn places_on(&self, index: usize, node: NodeId) -> impl Iterator<Item = &Place> {
-        self.victims[index].places.iter().filter(move |place| place.node == node)
+        self.victims[index].places.iter().copied().filter(move |place| place.node == node)
     }
 
     fn trimmed(&self, node: NodeId, before: u32, mut taken: Vec<usize>) -> Offer {

@@ -76,18 +76,15 @@ impl<'a> Session<'a> {
     /// Where the unit would be at `at`, when all that is expected to end by then has ended.
     pub fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
-        let gone: Vec<Place> =
-            self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter().cloned()).collect();
-        self.draft.give_all(&gone);
+        self.draft.give_all(self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter()));
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
         let claims = |job| self.claim_of(job).is_some() || self.claiming.contains_key(&job);
         let claimed = self.ends.iter().filter(|held| held.end > at && claims(held.job));
-        let kept: Vec<Place> = reserved
+        let kept: Vec<&Place> = reserved
             .flat_map(|reserved| reserved.reservation.places.iter())
             .chain(claimed.flat_map(|held| held.places.iter()))
-            .cloned()
             .collect();
-        self.draft.take_all(&kept);
+        self.draft.take_all(kept);
         let found = self.place_unit(unit).ok();
         self.draft.undo_to(mark);
         found

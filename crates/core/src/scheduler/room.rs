@@ -18,7 +18,12 @@ pub struct Room {
 impl Room {
     /// What is free now: claimed, used, draining and sick devices are not.
     pub fn now(node: &Node) -> Room {
-        let mut room = Room::empty_machine(&node.machine);
+        Room::empty_machine(&node.machine).less_what_is_used(node)
+    }
+
+    /// Of an empty machine of the node's kind, what is free now.
+    pub fn less_what_is_used(self, node: &Node) -> Room {
+        let mut room = self;
         room.gpus = node.mask(|device| device == Device::Free);
         room.cpus = room.cpus.difference(&node.cpus_used);
         room.withhold(node);

@@ -4,10 +4,7 @@ use ganger_core::check;
 use ganger_core::lifecycle::input::NodeSpec;
 use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::NodePlacement;
-use ganger_core::model::job::{
-    AttemptPhase, CheckpointPolicy, Exit, Gang, Job, JobSpec, JobState, Level, Owner, Priority, Shape, TopologyWish,
-    WorkerPhase,
-};
+use ganger_core::model::job::{AttemptPhase, Exit, Job, JobSpec, JobState, Level, Owner, Priority, Shape, WorkerPhase};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::report::Report;
 use ganger_core::model::{Cluster, JobId, NodeId, Rank, Span, Time};
@@ -156,21 +153,9 @@ impl Lab {
 /// A gang of `workers` with `gpus` each; one CPU a worker.
 pub fn job(name: &str, workers: u32, gpus: u32, priority: Priority) -> JobSpec {
     JobSpec {
-        name: name.to_string(),
-        queue: "default".to_string(),
         priority,
         preemptible: priority == Priority::P3,
-        gang: Gang { workers, min: workers, step: workers },
-        shape: Shape { gpus, cpus: 1, ..Shape::default() },
-        topology: TopologyWish::default(),
-        group: None,
-        pool: None,
-        time_limit: None,
-        checkpoint: CheckpointPolicy::default(),
-        retries: 0,
-        after: Vec::new(),
-        begin: None,
-        run: Default::default(),
+        ..JobSpec::new(name, workers, Shape { gpus, cpus: 1, ..Shape::default() })
     }
 }
 

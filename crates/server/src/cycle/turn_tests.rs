@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::store::StoreOptions;
-use ganger_core::model::job::{CheckpointPolicy, Gang, Owner, Priority, RunSpec, Shape, TopologyWish};
+use ganger_core::model::job::{Owner, Shape};
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 
@@ -56,23 +56,7 @@ impl Bench {
 }
 
 fn job(begin: Time) -> JobSpec {
-    JobSpec {
-        name: "later".to_string(),
-        queue: "default".to_string(),
-        priority: Priority::P2,
-        preemptible: false,
-        gang: Gang { workers: 1, min: 1, step: 1 },
-        shape: Shape { cpus: 1, ..Shape::default() },
-        topology: TopologyWish::default(),
-        group: None,
-        pool: None,
-        time_limit: None,
-        checkpoint: CheckpointPolicy::default(),
-        retries: 0,
-        after: Vec::new(),
-        begin: Some(begin),
-        run: RunSpec::default(),
-    }
+    JobSpec { begin: Some(begin), ..JobSpec::new("later", 1, Shape { cpus: 1, ..Shape::default() }) }
 }
 
 /// The state's own time was the measure: an input applied at the very moment, or past it while a tick was put off, moved

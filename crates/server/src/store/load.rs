@@ -33,6 +33,7 @@ impl Store {
             cluster.queues = Cluster::new().queues;
         }
         cluster.reservations = self.single("reservations")?.unwrap_or_default();
+        cluster.placements = self.single("placements")?.unwrap_or_default();
         self.machines = machines.into_iter().map(|(hash, machine)| (machine, hash)).collect();
         Ok(cluster)
     }

@@ -32,6 +32,7 @@ impl Batch {
         self.dirty.claims.extend(dirty.claims);
         self.dirty.queues.extend(dirty.queues);
         self.dirty.reservations |= dirty.reservations;
+        self.dirty.placements |= dirty.placements;
         self.dirty.globals |= dirty.globals;
     }
 
@@ -135,6 +136,7 @@ fn globals_document(cluster: &mut Cluster) -> Result<String, StoreError> {
     let jobs = take(&mut cluster.jobs);
     let claims = take(&mut cluster.claims);
     let reservations = take(&mut cluster.reservations);
+    let placements = take(&mut cluster.placements);
     let blocked = take(&mut cluster.blocked);
     let document = to_json("the globals", cluster);
     cluster.nodes = nodes;
@@ -143,6 +145,7 @@ fn globals_document(cluster: &mut Cluster) -> Result<String, StoreError> {
     cluster.jobs = jobs;
     cluster.claims = claims;
     cluster.reservations = reservations;
+    cluster.placements = placements;
     cluster.blocked = blocked;
     document
 }
@@ -186,6 +189,10 @@ fn write_records(to: &Transaction<'_>, cluster: &Cluster, dirty: &Dirty) -> Resu
     if dirty.reservations {
         let document = to_json("the reservations", &cluster.reservations)?;
         put(to, "INSERT OR REPLACE INTO singles (name, doc) VALUES ('reservations', ?1)", [document])?;
+    }
+    if dirty.placements {
+        let document = to_json("the placements", &cluster.placements)?;
+        put(to, "INSERT OR REPLACE INTO singles (name, doc) VALUES ('placements', ?1)", [document])?;
     }
     Ok(())
 }

@@ -19,6 +19,9 @@ pub(super) fn take(cores: &[CpuSet], free: &CpuSet, n: u32) -> Option<CpuSet> {
     let mut left = n;
     let mut taken = CpuSet::EMPTY;
     for core in cores.iter().filter(|core| core.is_subset(free)) {
+        if left == 0 {
+            return Some(taken);
+        }
         if core.count() <= left {
             taken = taken.union(core);
             left -= core.count();
@@ -27,6 +30,9 @@ pub(super) fn take(cores: &[CpuSet], free: &CpuSet, n: u32) -> Option<CpuSet> {
     let broken = cores.iter().filter(|core| !core.is_subset(free));
     let whole = cores.iter().filter(|core| core.is_subset(free));
     for core in broken.chain(whole) {
+        if left == 0 {
+            return Some(taken);
+        }
         let more = core.intersection(free).difference(&taken).first_n(left);
         left -= more.count();
         taken = taken.union(&more);

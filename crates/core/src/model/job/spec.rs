@@ -1,0 +1,271 @@
+//! What was asked: [`JobSpec`] and its parts, as checked.
+use crate::model::amounts::Resources;
+use crate::model::ids::JobId;
+use crate::model::time::{Span, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The four classes. The lower number goes first.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, utoipa::ToSchema,
+)]
+pub enum Priority {
+    /// Customer-facing and urgent.
+    P0,
+    /// Production.
+    P1,
+    /// Normal.
+    #[default]
+    P2,
+    /// Yields.
+    P3,
+}
+
+impl Priority {
+    pub const ALL: [Priority; 4] = [Priority::P0, Priority::P1, Priority::P2, Priority::P3];
+
+    pub fn parse(text: &str) -> Option<Priority> {
+        Priority::ALL.into_iter().find(|p| p.to_string() == text)
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "P{}", *self as u8)
+    }
+}
+
+/// How wide a set of devices is, from the tightest to the whole cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// One PCIe switch.
+    Switch,
+    /// One NUMA node with CPUs.
+    Socket,
+    /// GPUs joined by NVLink, which may span nodes.
+    Island,
+    Node,
+    Leaf,
+    Spine,
+    Cluster,
+}
+
+impl Level {
+    pub const ALL: [Level; 7] =
+        [Level::Switch, Level::Socket, Level::Island, Level::Node, Level::Leaf, Level::Spine, Level::Cluster];
+
+    pub fn parse(text: &str) -> Option<Level> {
+        Level::ALL.into_iter().find(|l| l.to_string() == text)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Switch => "switch",
+            Level::Socket => "socket",
+            Level::Island => "island",
+            Level::Node => "node",
+            Level::Leaf => "leaf",
+            Level::Spine => "spine",
+            Level::Cluster => "cluster",
+        })
+    }
+}
+
+/// How many workers make the gang. With `min == workers` the gang is rigid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Gang {
+    pub workers: u32,
+    pub min: u32,
+    pub step: u32,
+}
+
+/// What one worker needs on one node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Shape {
+    pub gpus: u32,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    /// Only GPUs of this model, such as `H100`.
+    pub gpu_model: Option<String>,
+    /// Only GPUs with at least this much memory each.
+    pub vram_bytes: u64,
+    /// Only nodes that carry all of these labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Shape {
+    pub fn resources(&self) -> Resources {
+        Resources { gpus: self.gpus.into(), cpus: self.cpus.into(), memory_bytes: self.memory_bytes }
+    }
+}
+
+/// Where the gang wants to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct TopologyWish {
+    /// Hard: the whole gang within one domain of this level.
+    pub require: Option<Level>,
+    /// Soft: tried first.
+    pub prefer: Option<Level>,
+    /// Hard: each run of this many consecutive ranks within one NVLink island.
+    pub ranks_per_island: Option<u32>,
+}
+
+/// `group: G/2` makes two jobs one atomic gang.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Group {
+    pub name: String,
+    pub size: u32,
+}
+
+/// What a job may assume about its checkpoints, and how it is asked to write one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CheckpointPolicy {
+    /// The directory that all ranks share; `None`: the job has no checkpoints and loses all since its start.
+    pub dir: Option<String>,
+    /// How often it writes one unasked.
+    pub every: Option<Span>,
+    /// The signal that asks for one, such as `SIGUSR1`; `None`: `SIGTERM`.
+    pub signal: Option<String>,
+    /// Whether it writes one when asked, within `grace`; then a stop loses nothing.
+    pub on_demand: bool,
+    /// How long a stop waits for the ranks to save and leave.
+    pub grace: Span,
+    /// How long writing one takes, as stated or measured; for the cost of evicting.
+    pub write_time: Span,
+    /// How long a restart takes until work goes on; for the cost of evicting.
+    pub restart_time: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DependencyKind {
+    /// Start after that job is done.
+    AfterOk,
+    /// Start after that job failed or was cancelled.
+    AfterNotOk,
+    /// Start after that job ended in any way.
+    AfterAny,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    pub job: JobId,
+    pub kind: DependencyKind,
+    /// Set when the other job has ended as asked.
+    pub met: bool,
+}
+
+/// How worker processes are started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Launcher {
+    /// One process a worker.
+    #[default]
+    Ranks,
+    /// One process a node, which starts its own ranks (`torchrun`); the slots are named in its environment.
+    Torchrun,
+    /// One process a node with a hostfile that names all slots.
+    Mpi,
+}
+
+/// What only agents read: the process to run. The scheduler never looks inside.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RunSpec {
+    pub launcher: Launcher,
+    pub command: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub workdir: Option<String>,
+    /// Where logs go besides the agent's own disk; `%j` job, `%x` name, `%t` rank.
+    pub output: Option<String>,
+    /// A terminal for rank 0.
+    pub pty: bool,
+}
+
+/// Everything a user asked for, validated. Shared, never changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    pub name: String,
+    /// Path in the tenant tree, such as `research/nlp`.
+    pub queue: String,
+    pub priority: Priority,
+    /// Whether a job with the right to do so may stop this one.
+    pub preemptible: bool,
+    pub gang: Gang,
+    pub shape: Shape,
+    pub topology: TopologyWish,
+    pub group: Option<Group>,
+    /// Only nodes of this pool.
+    pub pool: Option<String>,
+    /// After so long in the running state the job is ended; `None`: never.
+    pub time_limit: Option<Span>,
+    pub checkpoint: CheckpointPolicy,
+    /// How often a failed run is tried again. Evictions, node faults and refusals do not count.
+    pub retries: u32,
+    pub after: Vec<Dependency>,
+    pub begin: Option<Time>,
+    pub run: RunSpec,
+}
+
+/// Most workers of one gang: more would only serve to exhaust the memory of the server.
+pub const MAX_WORKERS: u32 = 100_000;
+
+/// Longest grace of a stop: without a bound a job could never be made to leave.
+pub const MAX_GRACE: Span = Span::hours(7 * 24);
+
+impl JobSpec {
+    /// A gang of `workers` that asks for its shape and nothing else: queue `default`, P2, not elastic, no command yet.
+    pub fn new(name: &str, workers: u32, shape: Shape) -> JobSpec {
+        JobSpec {
+            name: name.to_string(),
+            queue: "default".to_string(),
+            priority: Priority::P2,
+            preemptible: false,
+            gang: Gang { workers, min: workers, step: workers },
+            shape,
+            topology: TopologyWish::default(),
+            group: None,
+            pool: None,
+            time_limit: None,
+            checkpoint: CheckpointPolicy::default(),
+            retries: 0,
+            after: Vec::new(),
+            begin: None,
+            run: RunSpec::default(),
+        }
+    }
+
+    /// Refuses what contradicts itself: the field and why. Whether the cluster holds it is another question.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let Gang { workers, min, .. } = self.gang;
+        if workers == 0 || min == 0 || min > workers || workers > MAX_WORKERS {
+            let why = format!(
+                "workers {workers} and min {min}: both at least 1, min at most workers, workers at most {MAX_WORKERS}"
+            );
+            return Err(("gang", why));
+        }
+        if self.shape.gpus == 0 && self.shape.cpus == 0 && self.shape.memory_bytes == 0 {
+            return Err(("resources", "a worker needs at least one GPU, CPU or byte of memory".to_string()));
+        }
+        if let Some(slice) = self.topology.ranks_per_island
+            && (slice == 0 || workers % slice != 0 || self.shape.gpus == 0)
+        {
+            return Err(("topology.ranks_per_island", format!("{slice} does not divide {workers} workers with GPUs")));
+        }
+        if self.shape.gpus == 0 && matches!(self.topology.require, Some(Level::Island | Level::Switch)) {
+            return Err(("topology.require", "workers without GPUs are on no island or switch".to_string()));
+        }
+        if self.checkpoint.grace > MAX_GRACE {
+            return Err(("checkpoint.grace", format!("{} is longer than {MAX_GRACE}", self.checkpoint.grace)));
+        }
+        Ok(())
+    }
+
+    /// What the whole gang holds at full size.
+    pub fn total(&self) -> Resources {
+        self.shape.resources().times(self.gang.workers.into())
+    }
+}

@@ -1,0 +1,59 @@
+//! Faults that storms found, each made small: each test failed once.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+mod common;
+
+use common::{Lab, job, limit};
+use ganger_core::model::Span;
+use ganger_core::model::job::{JobSpec, JobState, Priority};
+use ganger_core::model::machine::Machine;
+use ganger_core::model::machine::profiles::{Custom, profile};
+use std::sync::Arc;
+
+fn memory(mut spec: JobSpec, bytes: u64) -> JobSpec {
+    spec.shape.memory_bytes = bytes;
+    spec
+}
+
+fn custom(custom: Custom) -> Arc<Machine> {
+    Arc::new(custom.build().unwrap())
+}
+
+/// The claimant started early, on memory that somebody else freed, while its victim still held what it was counted on: a
+/// junior got the same memory in the same decision.
+#[test]
+fn an_early_claimant_takes_what_is_free_now() {
+    let machine = custom(Custom { gpus: 4, memory_bytes: 100 << 30, ..Custom::default() });
+    let mut lab = Lab::new(1, &machine, 1);
+    lab.submit(memory(job("victim", 1, 1, Priority::P3), 50 << 30));
+    let other = lab.submit(memory(job("other", 1, 1, Priority::P1), 50 << 30));
+    lab.settle();
+    let urgent = lab.submit(memory(job("urgent", 1, 1, Priority::P0), 50 << 30));
+    lab.decide();
+    assert_eq!(lab.cluster.claims.len(), 1);
+    let junior = lab.submit(memory(job("junior", 1, 1, Priority::P2), 50 << 30));
+    lab.finish(other);
+    lab.decide();
+    lab.assert_rules();
+    assert_eq!(lab.state(urgent), JobState::Starting);
+    assert_eq!(lab.state(junior), JobState::Pending);
+    lab.settle();
+    assert_eq!(lab.state(junior), JobState::Running, "once the victim is gone there is room for it");
+}
+
+/// Who could be stopped at once evicts nobody; an equal that cannot be stopped was refused with the same answer.
+#[test]
+fn who_cannot_be_stopped_is_asked_for_itself() {
+    let mut lab = Lab::new(2, &profile("dgx-h100").unwrap(), 2);
+    lab.submit(job("lasting", 1, 8, Priority::P1));
+    lab.settle();
+    let yields = lab.submit(job("yields", 1, 8, Priority::P3));
+    lab.settle();
+    lab.submit(job("whole", 2, 8, Priority::P0));
+    let mut soft = limit(job("soft", 1, 8, Priority::P1), Span::minutes(10));
+    soft.preemptible = true;
+    let hard = JobSpec { name: "hard".to_string(), preemptible: false, ..soft.clone() };
+    let (soft, hard) = (lab.submit(soft), lab.submit(hard));
+    lab.settle();
+    assert_eq!(lab.state(hard), JobState::Running);
+    assert_eq!([lab.state(soft), lab.state(yields)], [JobState::Pending, JobState::Pending]);
+}
