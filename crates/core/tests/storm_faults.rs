@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Lab, job, limit};
+use ganger_core::lifecycle::Input;
 use ganger_core::model::Span;
 use ganger_core::model::job::{JobSpec, JobState, Priority};
 use ganger_core::model::machine::Machine;
@@ -24,9 +25,12 @@ fn custom(custom: Custom) -> Arc<Machine> {
 fn an_early_claimant_takes_what_is_free_now() {
     let machine = custom(Custom { gpus: 4, memory_bytes: 100 << 30, ..Custom::default() });
     let mut lab = Lab::new(1, &machine, 1);
+    let first = lab.submit(job("first", 1, 1, Priority::P0));
     lab.submit(memory(job("victim", 1, 1, Priority::P3), 50 << 30));
     let other = lab.submit(memory(job("other", 1, 1, Priority::P1), 50 << 30));
     lab.settle();
+    // Its device and core are free at once: only memory is still to come.
+    lab.finish(first);
     let urgent = lab.submit(memory(job("urgent", 1, 1, Priority::P0), 50 << 30));
     lab.decide();
     assert_eq!(lab.cluster.claims.len(), 1);
@@ -56,4 +60,25 @@ fn who_cannot_be_stopped_is_asked_for_itself() {
     lab.settle();
     assert_eq!(lab.state(hard), JobState::Running);
     assert_eq!([lab.state(soft), lab.state(yields)], [JobState::Pending, JobState::Pending]);
+}
+
+/// An aged job started and was stopped by the next decision, for one whose class is higher by right.
+#[test]
+fn who_could_be_stopped_at_once_is_not_started() {
+    let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
+    for (name, value) in [("aging.step", "1h"), ("aging.ceiling", "P0")] {
+        let (name, value) = (name.to_string(), value.to_string());
+        lab.apply(Input::Setting { name, value, by: "op".to_string() });
+    }
+    let first = lab.submit(job("first", 1, 8, Priority::P0));
+    lab.settle();
+    let aged = lab.submit(job("aged", 1, 8, Priority::P3));
+    lab.pass(Span::hours(5));
+    let urgent = lab.submit(job("urgent", 1, 8, Priority::P1));
+    lab.decide();
+    lab.finish(first);
+    lab.decide();
+    assert_eq!([lab.state(urgent), lab.state(aged)], [JobState::Starting, JobState::Pending]);
+    lab.settle();
+    assert_eq!(lab.cluster.job(aged).unwrap().evictions, 0);
 }

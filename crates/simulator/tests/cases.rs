@@ -4,7 +4,7 @@
 use ganger_core::lifecycle::input::{NodePlacement, NodeSpec};
 use ganger_core::lifecycle::{Input, orders};
 use ganger_core::model::ids::NodeId;
-use ganger_core::model::job::{Group, JobSpec, JobState, Priority, RunSpec, Shape};
+use ganger_core::model::job::{Group, JobSpec, JobState, RunSpec, Shape};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::profiles::{Custom, profile};
 use ganger_core::model::time::{Span, Time};

@@ -1,57 +1,13 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
-use super::draft::Draft;
 use super::preempt::may_evict;
-use super::{Held, Hold, Session, Unit};
+use super::{Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
-use crate::model::job::{Job, Place, Priority};
+use crate::model::job::{Place, Priority, StopWhy};
 use crate::model::node::Device;
 use std::collections::BTreeMap;
 
-/// Bytes by node and socket.
-type MemoryBySocket = BTreeMap<(NodeId, u8), u64>;
-
 impl<'a> Session<'a> {
-    /// Takes the CPUs and memory of all claims out of the draft (claimed devices are not free anyway) and charges their
-    /// claimants' queues.
-    pub fn hold_back_claims(&mut self) {
-        // The claims of a group share their victims, and what these free only once.
-        let mut freed_by: BTreeMap<&[(JobId, AttemptNo)], MemoryBySocket> = BTreeMap::new();
-        for claim in self.cluster.claims.values() {
-            let mut freed = freed_by.remove(claim.victims.as_slice()).unwrap_or_else(|| self.freed_memory(claim));
-            self.hold_back(&claim.places, &mut freed);
-            freed_by.insert(&claim.victims, freed);
-            let Some(job) = self.cluster.job(claim.claimant) else { continue };
-            self.charge(job);
-            let (end, assumed) = self.expected_end(job, claim.deadline);
-            self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(claim.places.clone()) });
-        }
-    }
-
-    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not `freed` for them anyway;
-    /// what they need of that is taken from it.
-    pub fn hold_back(&mut self, places: &[Place], freed: &mut BTreeMap<(NodeId, u8), u64>) {
-        for place in places {
-            let mut kept = place.clone();
-            for (socket, bytes) in &mut kept.memory {
-                let coming = freed.entry((place.node, *socket)).or_default();
-                let covered = (*coming).min(*bytes);
-                *coming -= covered;
-                *bytes -= covered;
-            }
-            self.draft.change(place.node, |room| room.take(&kept));
-        }
-    }
-
-    /// Memory that the claim's victims still hold, by node and socket.
-    fn freed_memory(&self, claim: &Claim) -> BTreeMap<(NodeId, u8), u64> {
-        let victims = claim.victims.iter().filter_map(|(job, attempt)| {
-            let job = self.cluster.job(*job)?;
-            job.attempt.as_ref().filter(|a| a.number == *attempt)
-        });
-        memory_of(victims.flat_map(|attempt| attempt.leaving().map(|worker| &worker.place)))
-    }
-
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
     pub fn continue_claim(&mut self, unit: &Unit<'a>) {
         let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.claim_of(job.id)).collect();
@@ -59,16 +15,15 @@ impl<'a> Session<'a> {
             if self.yields_claim(unit) {
                 return;
             }
-            self.started.extend(unit.iter().map(|job| job.id));
             let early = claims.iter().flatten().any(|claim| !self.freed_memory(claim).is_empty());
             for (job, claim) in unit.iter().zip(claims) {
                 let Some(claim) = claim else { continue };
                 let attempt = AttemptNo(job.attempts.0 + 1);
-                self.steps.push(Step::Start { job: job.id, attempt, places: claim.places.clone() });
+                self.add(Step::Start { job: job.id, attempt, places: claim.places.clone() });
             }
             // Others freed memory before its victims did: what was to come from these it takes from what is free now.
             if early {
-                self.renew_draft();
+                self.renew();
             }
             return;
         }
@@ -77,12 +32,28 @@ impl<'a> Session<'a> {
                 return;
             }
             self.give_up(unit, "it starts elsewhere sooner");
-            self.start(unit, places);
-            return self.renew_draft();
+            return self.start(unit, places);
         }
         let deadline = claims.iter().flatten().map(|claim| claim.deadline).max().unwrap_or(self.now);
         let victims = claims.iter().flatten().map(|claim| self.victims_left(claim)).max().unwrap_or(0);
         self.block(unit, Blocker::Yielding { victims, deadline });
+    }
+
+    /// Asks again about a claim that this decision made: beside what starts since there may be room without it.
+    pub fn reconsider_claim(&mut self, unit: &Unit<'a>, yielding: Blocker) {
+        match self.place_beside_reservations(unit) {
+            Ok(places) => {
+                let ids: Vec<JobId> = unit.iter().map(|job| job.id).collect();
+                self.take_back(|step| match step {
+                    Step::Stop { why: StopWhy::Preempted { claimant }, .. } => ids.contains(claimant),
+                    Step::Shrink { claimant, .. } => ids.contains(claimant),
+                    Step::Claim(claim) => ids.contains(&claim.claimant),
+                    _ => false,
+                });
+                self.start(unit, places);
+            }
+            Err(_) => self.block(unit, yielding),
+        }
     }
 
     /// Gives up the claim instead of a start that would be undone by the next decision; then all are asked again.
@@ -90,7 +61,6 @@ impl<'a> Session<'a> {
         let Some((ahead, class)) = self.outranked_by(unit, waits_for_devices) else { return false };
         self.give_up(unit, &format!("job {ahead} goes first and could stop it at once"));
         self.block(unit, Blocker::Priority { ahead, class });
-        self.renew_draft();
         true
     }
 
@@ -106,53 +76,14 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Ends the claims of the unit. The caller renews the draft when it has said what becomes of the unit.
+    /// Ends the claims of the unit.
     pub fn give_up(&mut self, unit: &Unit<'a>, why: &str) {
-        let claimants: Vec<&Job> = unit.iter().copied().filter(|job| self.claim_of(job.id).is_some()).collect();
-        for job in claimants {
-            self.steps.push(Step::Unclaim { claimant: job.id, why: why.to_string() });
-            self.uncharge(job);
-        }
+        let claimants: Vec<JobId> = unit.iter().map(|job| job.id).filter(|id| self.claim_of(*id).is_some()).collect();
+        let unclaim = |claimant| Step::Unclaim { claimant, why: why.to_string() };
+        self.steps.extend(claimants.into_iter().map(unclaim));
         self.given_up.extend(unit.iter().map(|job| job.id));
-        self.ends.retain(|held| unit.iter().all(|job| job.id != held.job));
-    }
-
-    /// The draft anew, without what was kept for claims that were given up.
-    pub fn renew_draft(&mut self) {
-        let cluster = self.cluster;
-        let mut draft = Draft::now(cluster);
-        draft.work += self.draft.work;
-        self.draft = draft;
-        for claim in cluster.claims.values() {
-            if !self.given_up.contains(&claim.claimant) {
-                let mut freed = if self.starts(claim.claimant) { BTreeMap::new() } else { self.freed_memory(claim) };
-                self.hold_back(&claim.places, &mut freed);
-                continue;
-            }
-            for place in &claim.places {
-                let waiting = cluster.node(place.node).mask(|device| device == Device::Claimed(claim.claimant));
-                self.draft.change(place.node, |room| room.gpus |= waiting);
-            }
-        }
-        for step in std::mem::take(&mut self.steps) {
-            match &step {
-                Step::Start { job, places, .. } if !cluster.claims.contains_key(job) || self.given_up.contains(job) => {
-                    self.draft.take_all(places);
-                }
-                Step::Claim(claim) => {
-                    let victims = claim.victims.iter().filter_map(|(job, _)| cluster.job(*job)?.attempt.as_ref());
-                    let mut freed = memory_of(victims.flat_map(|a| a.live().map(|worker| &worker.place)));
-                    self.hold_back(&claim.places, &mut freed);
-                }
-                _ => {}
-            }
-            self.steps.push(step);
-        }
-    }
-
-    /// Whether this decision starts the job.
-    fn starts(&self, id: JobId) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Start { job, .. } if *job == id))
+        self.renew();
+        self.again = true;
     }
 
     fn victims_left(&self, claim: &Claim) -> u32 {
@@ -194,15 +125,4 @@ pub fn waits_for_devices(blocker: &Blocker) -> bool {
         blocker,
         Blocker::Resources { .. } | Blocker::Topology { .. } | Blocker::Priority { .. } | Blocker::Health { .. }
     )
-}
-
-/// Memory of `places` by node and socket.
-pub fn memory_of<'p>(places: impl Iterator<Item = &'p Place>) -> BTreeMap<(NodeId, u8), u64> {
-    let mut sums: BTreeMap<(NodeId, u8), u64> = BTreeMap::new();
-    for place in places {
-        for (socket, bytes) in &place.memory {
-            *sums.entry((place.node, *socket)).or_default() += bytes;
-        }
-    }
-    sums
 }

@@ -6,6 +6,7 @@
 //! earliest start is reserved, and whoever comes after may not move it later.
 #![deny(clippy::float_arithmetic)]
 
+mod book;
 mod claims;
 mod draft;
 mod filter;
@@ -28,6 +29,7 @@ use crate::model::ids::{AttemptNo, JobId};
 use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
+use book::MemoryBySocket;
 use draft::Draft;
 use filter::Pick;
 use place::{Miss, place_gang};
@@ -59,6 +61,8 @@ pub(crate) struct Session<'a> {
     pub ends: Vec<Held<'a>>,
     queue_used: BTreeMap<&'a str, Resources>,
     groups: order::Groups<'a>,
+    /// What the victims of claims free and nobody took yet, by victims.
+    freed: BTreeMap<Vec<(JobId, AttemptNo)>, MemoryBySocket>,
     /// Whose entries in `ends` are claims: those in flight and those of this decision.
     promised: BTreeSet<JobId>,
     /// Claimants that start elsewhere: what was kept for them is free again.
@@ -69,6 +73,8 @@ pub(crate) struct Session<'a> {
     pub claiming: BTreeMap<JobId, Blocker>,
     /// Whose start is a step of this decision.
     pub started: BTreeSet<JobId>,
+    /// Something was taken back: the walk has to begin again.
+    pub again: bool,
     /// Requests that failed already: equal ones fail for the same reason.
     failed: BTreeMap<ClassKey<'a>, Blocker>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -133,33 +139,18 @@ impl<'a> Session<'a> {
             ends: Vec::new(),
             queue_used: cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect(),
             groups: order::groups(cluster),
-            promised: cluster.claims.keys().copied().collect(),
+            freed: BTreeMap::new(),
+            promised: BTreeSet::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeSet::new(),
             claiming: BTreeMap::new(),
             started: BTreeSet::new(),
+            again: false,
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };
-        session.note_running();
-        session.hold_back_claims();
+        session.note_all();
         session
-    }
-
-    fn note_running(&mut self) {
-        for job in self.cluster.jobs.values() {
-            let Some(attempt) = &job.attempt else { continue };
-            if attempt.leaving().next().is_some() {
-                let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
-                let places = Hold::Leaving(attempt);
-                self.ends.push(Held { end, assumed: false, told: true, job: job.id, places });
-            }
-            if attempt.stopping().is_none() {
-                let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
-                let places = Hold::Staying(attempt);
-                self.ends.push(Held { end, assumed, told: false, job: job.id, places });
-            }
-        }
     }
 
     /// Rounded outward: never before the next millisecond. A job without a limit is assumed to take as long again
@@ -180,7 +171,6 @@ impl<'a> Session<'a> {
             self.block(unit, blocker);
             if claimed {
                 self.give_up(unit, "a gate has closed for it since");
-                self.renew_draft();
             }
         } else if claimed {
             self.continue_claim(unit);
@@ -233,6 +223,7 @@ impl<'a> Session<'a> {
     fn try_to_start(&mut self, unit: &Unit<'a>) {
         match self.place_beside_reservations(unit) {
             Ok(places) => self.start(unit, places),
+            Err(_) if self.displace(unit) => {}
             Err(miss) => {
                 let blocker = self.explain_miss(unit, &miss);
                 let blocker = self.make_room(unit, blocker);
@@ -252,6 +243,9 @@ impl<'a> Session<'a> {
         if let Some(yielding) = self.preempt(unit) {
             return yielding;
         }
+        if let Some(yielding) = self.displace_and_preempt(unit) {
+            return yielding;
+        }
         self.reserve(unit);
         blocker
     }
@@ -262,51 +256,35 @@ impl<'a> Session<'a> {
     }
 
     fn start(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) {
-        self.started.extend(unit.iter().map(|job| job.id));
         for (job, places) in unit.iter().zip(places) {
-            self.charge(job);
-            let (end, assumed) = self.expected_end(job, self.now);
-            self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(places.clone()) });
-            self.steps.push(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
+            self.add(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
         }
     }
 
-    pub fn charge(&mut self, job: &'a Job) {
-        for path in ancestry(&job.spec.queue) {
-            let used = self.queue_used.entry(path).or_default();
-            *used = used.plus(job.spec.total());
-        }
-    }
-
-    pub fn uncharge(&mut self, job: &'a Job) {
-        for path in ancestry(&job.spec.queue) {
-            let used = self.queue_used.entry(path).or_default();
-            *used = used.minus(job.spec.total()).unwrap_or_default();
-        }
-    }
-
-    /// Asks every unit in the order of service. A claim that is given up leaves devices that those who were refused before
-    /// may use, so the walk begins again there and then, with what is settled left as it is: whoever comes later must not
-    /// take them first. Beside what starts now reservations may come to lie elsewhere, so then those who were refused are
-    /// asked once more: the next decision has nothing to add. Both can happen only so often.
+    /// Asks every unit in the order of service. What is taken back (a claim, or a start that somebody ahead could stop as
+    /// soon as it runs) leaves devices that those who were refused before may use, so the walk begins again there and
+    /// then, with what is settled left as it is: whoever comes later must not take them first. Beside what starts now
+    /// reservations may come to lie elsewhere, so then those who were refused are asked once more: the next decision has
+    /// nothing to add. It ends: claims in flight are given up once, and starts make way only for a higher class.
     fn walk(&mut self, units: &[Unit<'a>]) {
         loop {
-            let (given_up, steps) = (self.given_up.len(), self.steps.len());
+            let steps = self.steps.len();
+            self.again = false;
             self.blocked.clear();
             self.failed.clear();
             self.reserved.clear();
             for unit in units {
                 match self.claiming.get(&unit[0].id) {
-                    Some(yielding) => self.block(unit, yielding.clone()),
+                    Some(yielding) => self.reconsider_claim(unit, yielding.clone()),
                     None if self.started.contains(&unit[0].id) => {}
                     None => self.consider(unit),
                 }
-                if self.given_up.len() > given_up {
+                if self.again {
                     break;
                 }
             }
             let moved = self.steps.len() > steps && !self.reserved.is_empty();
-            if self.given_up.len() == given_up && !moved {
+            if !self.again && !moved {
                 return;
             }
         }

@@ -64,7 +64,7 @@ fn incomplete_group(groups: &Groups<'_>, job: &Job) -> Option<Blocker> {
 /// The jobs of a group, counted once for the whole decision.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Members {
-    live: u32,
+    pub live: u32,
     leaving: u32,
     /// One of them had an attempt.
     ran: bool,

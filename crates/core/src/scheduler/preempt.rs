@@ -6,7 +6,7 @@
 use super::claims::waits_for_devices;
 use super::filter::Pick;
 use super::fit::{self, Cell};
-use super::{Held, Hold, Session, Unit, within_node};
+use super::{Session, Unit, within_node};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, StopWhy, Worker};
@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
     fn commit(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], plan: Plan) -> Blocker {
         let leaving: Vec<&Victim<'a>> = plan.victims.iter().map(|i| &victims[*i]).collect();
         let grace = leaving.iter().map(|victim| victim.grace).max().unwrap_or_default();
-        let deadline = self.now + grace + self.cluster.policy.stop_margin + self.cluster.policy.claim_margin;
+        let deadline = self.now + grace + self.margins();
         let mut stopped = Vec::new();
         let mut shrunk: BTreeMap<(JobId, AttemptNo), Vec<Rank>> = BTreeMap::new();
         for (job, part) in leaving.iter().flat_map(|victim| victim.jobs.iter().map(|job| (job, &victim.part))) {
@@ -267,46 +267,64 @@ impl<'a> Session<'a> {
                 Some((ranks, _)) => shrunk.entry((job.id, attempt.number)).or_default().extend(ranks),
                 None => {
                     let why = StopWhy::Preempted { claimant: unit[0].id };
-                    self.steps.push(Step::Stop { job: job.id, attempt: attempt.number, why });
+                    self.add(Step::Stop { job: job.id, attempt: attempt.number, why });
                     stopped.push((job.id, attempt.number));
                 }
             }
         }
-        self.note_leaving(&leaving, self.now + grace);
         for ((job, attempt), mut ranks) in shrunk {
             ranks.sort_unstable();
-            self.steps.push(Step::Shrink { job, attempt, ranks, claimant: unit[0].id });
+            self.add(Step::Shrink { job, attempt, ranks, claimant: unit[0].id });
             stopped.push((job, attempt));
         }
-        let mut freed = super::claims::memory_of(leaving.iter().flat_map(|victim| victim.places.iter().copied()));
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
         for (job, places) in unit.iter().zip(plan.places) {
-            self.hold_back(&places, &mut freed);
-            self.promised.insert(job.id);
-            self.charge(job);
-            let (end, assumed) = self.expected_end(job, deadline);
-            self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(places.clone()) });
             let (claimant, victims, made_at) = (job.id, stopped.clone(), self.now);
-            self.steps.push(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
+            self.add(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
             lost_gpu_ms = 0;
         }
-        self.leaving.extend(stopped.iter().map(|(job, _)| *job));
-        let yielding = Blocker::Yielding { victims: stopped.len() as u32, deadline };
-        self.claiming.extend(unit.iter().map(|job| (job.id, yielding.clone())));
-        yielding
+        Blocker::Yielding { victims: stopped.len() as u32, deadline }
     }
 
-    /// Those told to stop in this decision are no longer counted as running until their limit.
-    fn note_leaving(&mut self, leaving: &[&Victim<'a>], by: Time) {
-        for victim in leaving {
-            for held in self.ends.iter_mut().filter(|held| victim.jobs.iter().any(|job| job.id == held.job)) {
-                let rest = held.places.iter().filter(|place| !victim.places.contains(place)).cloned().collect();
-                held.places = Hold::Chosen(rest);
-            }
-            let job = victim.jobs.first().map_or(JobId(0), |job| job.id);
-            let places = Hold::Chosen(victim.places.iter().copied().cloned().collect());
-            self.ends.push(Held { end: by, assumed: false, told: true, job, places });
+    /// Starts of this decision that the unit could stop at once are not made if that makes room for it.
+    pub fn displace(&mut self, unit: &Unit<'a>) -> bool {
+        let juniors = self.juniors(unit);
+        if juniors.is_empty() {
+            return false;
         }
+        let mark = self.draft.mark();
+        self.draft.give_all(juniors.values().flatten());
+        let found = self.place_beside_reservations(unit);
+        self.draft.undo_to(mark);
+        let Ok(places) = found else { return false };
+        self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
+        self.start(unit, places);
+        true
+    }
+
+    /// As [`Session::preempt`], where starts of this decision have to make room as well.
+    pub fn displace_and_preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
+        let juniors = self.juniors(unit);
+        if juniors.is_empty() || self.outranked_by(unit, waits_or_is_limited).is_some() {
+            return None;
+        }
+        let victims = self.victims_for(unit);
+        let mark = self.draft.mark();
+        self.draft.give_all(juniors.values().flatten());
+        let helps = self.fits_without(unit, &victims, &(0..victims.len()).collect());
+        self.draft.undo_to(mark);
+        if !helps {
+            return None;
+        }
+        let before = self.steps.clone();
+        self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
+        let yielding = self.preempt(unit);
+        if yielding.is_none() {
+            self.steps = before;
+            self.renew();
+            self.again = false;
+        }
+        yielding
     }
 }
 

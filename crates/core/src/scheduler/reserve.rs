@@ -3,23 +3,23 @@
 //!
 //! Reservations are made again in every decision, in the order of service. Earlier ones keep their devices for
 //! themselves until they are expected to end, so a later one can be pessimistic but never in the way.
-use super::claims::memory_of;
+use super::book::{MemoryBySocket, memory_of};
 use super::place::Miss;
 use super::{Session, Unit};
 use crate::model::decision::Reservation;
 use crate::model::ids::NodeId;
 use crate::model::job::Place;
 use crate::model::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A reservation with what it keeps back from others.
 #[derive(Debug, Clone)]
 pub struct Reserved {
     pub reservation: Reservation,
     /// Memory that comes free on its devices by its start, by node and socket.
-    freed: BTreeMap<(NodeId, u8), u64>,
+    freed: MemoryBySocket,
     /// How much of that it needs.
-    covered: BTreeMap<(NodeId, u8), u64>,
+    covered: MemoryBySocket,
     /// When its job is expected to end.
     end: Time,
 }
@@ -32,9 +32,7 @@ impl<'a> Session<'a> {
         self.hold_back_reservations(end);
         let found = self.place_unit(unit);
         self.draft.undo_to(mark);
-        let found = found?;
-        found.iter().for_each(|places| self.draft.take_all(places));
-        Ok(found)
+        found
     }
 
     /// Keeps the devices of every reservation that starts before `end`.

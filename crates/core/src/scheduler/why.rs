@@ -135,7 +135,6 @@ fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Op
     let alone = session.place_unit(unit);
     session.draft.undo_to(mark);
     let beside = session.place_beside_reservations(unit).is_ok();
-    session.draft.undo_to(mark);
     gates.push(match &alone {
         Ok(_) => gate("resources", true, "all workers fit on what is free".to_string()),
         Err(miss) if miss.level.is_some() => gate("topology", false, topology_text(&unit[miss.member].spec, miss)),
@@ -291,9 +290,7 @@ fn fits<'a>(session: &mut Session<'a>, job: &'a Job, changed: &JobSpec) -> bool 
 fn shorter<'a>(session: &mut Session<'a>, unit: &Unit<'a>, spec: &JobSpec) -> Option<String> {
     let first = session.reserved.iter().map(|reserved| (reserved.reservation.start, reserved.reservation.job)).min()?;
     let fits_alone = session.place_unit_and_undo(unit);
-    let mark = session.draft.mark();
     let fits_beside = session.place_beside_reservations(unit).is_ok();
-    session.draft.undo_to(mark);
     let room = first.0.since(session.now);
     let shorter = spec.time_limit.is_none_or(|limit| limit > room);
     let helps = fits_alone && !fits_beside && shorter && room.0 > 0;

@@ -1,0 +1,221 @@
+//! The books of a decision: what is free, held, promised, charged and leaving, as it follows from the cluster and from the
+//! steps so far. A step is noted when it is added. When something is taken back, all is noted anew: there is no second
+//! way by which the books could come to differ from the steps.
+use super::draft::Draft;
+use super::preempt::may_evict;
+use super::{Held, Hold, Session, Unit};
+use crate::model::decision::{Blocker, Claim, Step};
+use crate::model::ids::{JobId, NodeId};
+use crate::model::job::{Attempt, Job, Place, Worker};
+use crate::model::node::Device;
+use crate::model::queue::ancestry;
+use crate::model::time::Span;
+use std::collections::BTreeMap;
+
+/// Bytes by node and socket.
+pub type MemoryBySocket = BTreeMap<(NodeId, u8), u64>;
+
+impl<'a> Session<'a> {
+    pub fn add(&mut self, step: Step) {
+        self.note(&step);
+        self.steps.push(step);
+    }
+
+    /// Takes steps back; the walk then begins again.
+    pub fn take_back(&mut self, gone: impl Fn(&Step) -> bool) {
+        self.steps.retain(|step| !gone(step));
+        self.renew();
+        self.again = true;
+    }
+
+    /// Notes all anew.
+    pub fn renew(&mut self) {
+        let work = self.draft.work;
+        self.draft = Draft::now(self.cluster);
+        self.draft.work += work;
+        self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
+        self.ends.clear();
+        self.freed.clear();
+        self.promised.clear();
+        self.leaving.clear();
+        self.claiming.clear();
+        self.started.clear();
+        self.note_all();
+    }
+
+    pub fn note_all(&mut self) {
+        self.note_running();
+        for claim in self.cluster.claims.values() {
+            if self.given_up.contains(&claim.claimant) {
+                self.free_what_waits(claim);
+            } else {
+                self.note_claim_in_flight(claim);
+            }
+        }
+        for step in std::mem::take(&mut self.steps) {
+            self.add(step);
+        }
+    }
+
+    fn note_running(&mut self) {
+        for job in self.cluster.jobs.values() {
+            let Some(attempt) = &job.attempt else { continue };
+            if attempt.leaving().next().is_some() {
+                let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
+                self.ends.push(Held { end, assumed: false, told: true, job: job.id, places: Hold::Leaving(attempt) });
+            }
+            if attempt.stopping().is_none() {
+                let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
+                self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Staying(attempt) });
+            }
+        }
+    }
+
+    /// What was kept for a claim that is given up. What its victims still free comes by itself.
+    fn free_what_waits(&mut self, claim: &Claim) {
+        for place in &claim.places {
+            let waiting = self.cluster.node(place.node).mask(|device| device == Device::Claimed(claim.claimant));
+            self.draft.change(place.node, |room| room.gpus |= waiting);
+        }
+    }
+
+    /// Takes its CPUs and memory out of the draft (claimed devices are not free anyway) and charges its claimant's queues.
+    /// Of what starts early the memory is taken from what is free now: its victims still hold what it was to get.
+    fn note_claim_in_flight(&mut self, claim: &'a Claim) {
+        let starts = self.steps.iter().any(|step| matches!(step, Step::Start { job, .. } if *job == claim.claimant));
+        let freed = if starts { MemoryBySocket::new() } else { self.freed_memory(claim) };
+        self.promise(claim, freed);
+    }
+
+    /// Memory that the claim's victims still hold and are leaving.
+    pub fn freed_memory(&self, claim: &Claim) -> MemoryBySocket {
+        let victims = claim.victims.iter().filter_map(|(job, attempt)| {
+            let job = self.cluster.job(*job)?;
+            job.attempt.as_ref().filter(|a| a.number == *attempt)
+        });
+        memory_of(victims.flat_map(|attempt| attempt.leaving().map(|worker| &worker.place)))
+    }
+
+    /// Keeps what is claimed. The claims of a group share their victims, and what these free, only once.
+    fn promise(&mut self, claim: &Claim, freed: MemoryBySocket) {
+        let mut freed = self.freed.remove(&claim.victims).unwrap_or(freed);
+        self.hold_back(&claim.places, &mut freed);
+        self.freed.insert(claim.victims.clone(), freed);
+        let Some(job) = self.cluster.job(claim.claimant) else { return };
+        self.promised.insert(job.id);
+        self.charge(job);
+        let (end, assumed) = self.expected_end(job, claim.deadline);
+        self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(claim.places.clone()) });
+    }
+
+    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not `freed` for them anyway;
+    /// what they need of that is taken from it.
+    pub fn hold_back(&mut self, places: &[Place], freed: &mut MemoryBySocket) {
+        for place in places {
+            let mut kept = place.clone();
+            for (socket, bytes) in &mut kept.memory {
+                let coming = freed.entry((place.node, *socket)).or_default();
+                let covered = (*coming).min(*bytes);
+                *coming -= covered;
+                *bytes -= covered;
+            }
+            self.draft.change(place.node, |room| room.take(&kept));
+        }
+    }
+
+    fn note(&mut self, step: &Step) {
+        match step {
+            Step::Start { job, places, .. } => self.note_start(*job, places),
+            Step::Stop { job, .. } | Step::Shrink { job, .. } => drop(self.leaving.insert(*job)),
+            Step::Claim(claim) => self.note_claim(claim),
+            Step::Unclaim { .. } => {}
+        }
+    }
+
+    /// A start on a claim in flight holds nothing more than the claim did.
+    fn note_start(&mut self, id: JobId, places: &[Place]) {
+        self.started.insert(id);
+        let Some(job) = self.cluster.job(id).filter(|_| self.claim_of(id).is_none()) else { return };
+        self.draft.take_all(places);
+        self.charge(job);
+        let (end, assumed) = self.expected_end(job, self.now);
+        self.ends.push(Held { end, assumed, told: false, job: id, places: Hold::Chosen(places.to_vec()) });
+    }
+
+    /// The steps that tell its victims to leave come before it.
+    fn note_claim(&mut self, claim: &Claim) {
+        let mut freed = MemoryBySocket::new();
+        if !self.freed.contains_key(&claim.victims) {
+            let by = claim.deadline - self.margins();
+            for (job, _) in &claim.victims {
+                let places = self.told_to_leave(*job);
+                for (at, bytes) in memory_of(places.iter()) {
+                    *freed.entry(at).or_default() += bytes;
+                }
+                for held in self.ends.iter_mut().filter(|held| held.job == *job) {
+                    let rest = held.places.iter().filter(|place| !places.contains(place)).cloned().collect();
+                    held.places = Hold::Chosen(rest);
+                }
+                self.ends.push(Held { end: by, assumed: false, told: true, job: *job, places: Hold::Chosen(places) });
+            }
+        }
+        self.promise(claim, freed);
+        let victims = claim.victims.len() as u32;
+        self.claiming.insert(claim.claimant, Blocker::Yielding { victims, deadline: claim.deadline });
+    }
+
+    /// What a stop may take longer than the grace of who is stopped.
+    pub fn margins(&self) -> Span {
+        self.cluster.policy.stop_margin + self.cluster.policy.claim_margin
+    }
+
+    /// The places that a victim of this decision leaves: some of an elastic gang, all of any other.
+    fn told_to_leave(&self, id: JobId) -> Vec<Place> {
+        let some = self.steps.iter().find_map(|step| match step {
+            Step::Shrink { job, ranks, .. } if *job == id => Some(ranks),
+            _ => None,
+        });
+        let attempt = self.cluster.job(id).and_then(|job| job.attempt.as_ref());
+        let leaves = |worker: &&Worker| some.is_none_or(|ranks| ranks.contains(&worker.rank));
+        attempt.into_iter().flat_map(Attempt::live).filter(leaves).map(|worker| worker.place.clone()).collect()
+    }
+
+    fn charge(&mut self, job: &'a Job) {
+        for path in ancestry(&job.spec.queue) {
+            let used = self.queue_used.entry(path).or_default();
+            *used = used.plus(job.spec.total());
+        }
+    }
+
+    /// The places of starts of this decision that `unit` could stop as soon as they run, by job; of groups only whole ones.
+    pub fn juniors(&self, unit: &Unit<'a>) -> BTreeMap<JobId, Vec<Place>> {
+        let mut found = BTreeMap::new();
+        let mut members: BTreeMap<&str, u32> = BTreeMap::new();
+        for step in &self.steps {
+            let Step::Start { job: id, places, .. } = step else { continue };
+            let Some(job) = self.cluster.job(*id).filter(|_| self.claim_of(*id).is_none()) else { continue };
+            if unit.iter().all(|claimant| may_evict(self, &claimant.spec, job)) {
+                found.insert(*id, places.clone());
+                group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
+            }
+        }
+        let whole = |name: &str| members.get(name).copied() == self.groups.get(name).map(|group| group.live);
+        found.retain(|id, _| self.cluster.job(*id).and_then(group_of).is_none_or(whole));
+        found
+    }
+}
+
+fn group_of(job: &Job) -> Option<&str> {
+    job.spec.group.as_ref().map(|group| group.name.as_str())
+}
+
+/// Memory of `places` by node and socket.
+pub fn memory_of<'p>(places: impl Iterator<Item = &'p Place>) -> MemoryBySocket {
+    let mut sums = MemoryBySocket::new();
+    for place in places {
+        for (socket, bytes) in &place.memory {
+            *sums.entry((place.node, *socket)).or_default() += bytes;
+        }
+    }
+    sums
+}
