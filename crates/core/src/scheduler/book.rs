@@ -36,6 +36,7 @@ impl<'a> Session<'a> {
         self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
         self.ends.clear();
         self.freed.clear();
+        self.awaited.clear();
         self.promised.clear();
         self.leaving.clear();
         self.claiming.clear();
@@ -99,7 +100,8 @@ impl<'a> Session<'a> {
     /// Keeps what is claimed. The claims of a group share their victims, and what these free, only once.
     fn promise(&mut self, claim: &Claim, freed: MemoryBySocket) {
         let mut freed = self.freed.remove(&claim.victims).unwrap_or(freed);
-        self.hold_back(&claim.places, &mut freed);
+        let awaited = self.hold_back(&claim.places, &mut freed);
+        self.awaited.insert(claim.claimant, awaited);
         self.freed.insert(claim.victims.clone(), freed);
         let Some(job) = self.cluster.job(claim.claimant) else { return };
         self.promised.insert(job.id);
@@ -109,8 +111,9 @@ impl<'a> Session<'a> {
     }
 
     /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not `freed` for them anyway;
-    /// what they need of that is taken from it.
-    pub fn hold_back(&mut self, places: &[Place], freed: &mut MemoryBySocket) {
+    /// what they need of that is taken from it, and returned.
+    pub fn hold_back(&mut self, places: &[Place], freed: &mut MemoryBySocket) -> MemoryBySocket {
+        let mut awaited = MemoryBySocket::new();
         for place in places {
             let mut kept = place.clone();
             for (socket, bytes) in &mut kept.memory {
@@ -118,9 +121,11 @@ impl<'a> Session<'a> {
                 let covered = (*coming).min(*bytes);
                 *coming -= covered;
                 *bytes -= covered;
+                *awaited.entry((place.node, *socket)).or_default() += covered;
             }
             self.draft.change(place.node, |room| room.take(&kept));
         }
+        awaited
     }
 
     fn note(&mut self, step: &Step) {
@@ -132,13 +137,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A start on a claim in flight holds nothing more than the claim did.
+    /// A start on a claim in flight holds nothing more than the claim did, but ends sooner than was expected.
     fn note_start(&mut self, id: JobId, places: &[Place]) {
         self.started.insert(id);
-        let Some(job) = self.cluster.job(id).filter(|_| self.claim_of(id).is_none()) else { return };
+        let Some(job) = self.cluster.job(id) else { return };
+        let (end, assumed) = self.expected_end(job, self.now);
+        if self.claim_of(id).is_some() {
+            self.promised.remove(&id);
+            self.ends.iter_mut().filter(|held| held.job == id).for_each(|held| held.end = end);
+            return;
+        }
         self.draft.take_all(places);
         self.charge(job);
-        let (end, assumed) = self.expected_end(job, self.now);
         self.ends.push(Held { end, assumed, told: false, job: id, places: Hold::Chosen(places.to_vec()) });
     }
 

@@ -1,17 +1,18 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
+use super::book::{MemoryBySocket, memory_of};
 use super::preempt::may_evict;
 use super::{Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
-use crate::model::ids::{AttemptNo, JobId, NodeId};
+use crate::model::ids::{AttemptNo, JobId};
 use crate::model::job::{Place, Priority, StopWhy};
 use crate::model::node::Device;
-use std::collections::BTreeMap;
 
 impl<'a> Session<'a> {
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
     pub fn continue_claim(&mut self, unit: &Unit<'a>) {
         let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.claim_of(job.id)).collect();
-        if claims.iter().all(|claim| claim.is_some_and(|claim| self.is_free(claim))) {
+        let all: Option<Vec<&Claim>> = claims.iter().copied().collect();
+        if all.is_some_and(|claims| self.are_free(unit, &claims)) {
             if self.yields_claim(unit) {
                 return;
             }
@@ -39,21 +40,34 @@ impl<'a> Session<'a> {
         self.block(unit, Blocker::Yielding { victims, deadline });
     }
 
-    /// Asks again about a claim that this decision made: beside what starts since there may be room without it.
+    /// Asks again about a claim that this decision made: beside what starts since, or beside reservations that lie elsewhere
+    /// since, there may be room without it.
     pub fn reconsider_claim(&mut self, unit: &Unit<'a>, yielding: Blocker) {
-        match self.place_beside_reservations(unit) {
-            Ok(places) => {
-                let ids: Vec<JobId> = unit.iter().map(|job| job.id).collect();
-                self.take_back(|step| match step {
-                    Step::Stop { why: StopWhy::Preempted { claimant }, .. } => ids.contains(claimant),
-                    Step::Shrink { claimant, .. } => ids.contains(claimant),
-                    Step::Claim(claim) => ids.contains(&claim.claimant),
-                    _ => false,
-                });
-                self.start(unit, places);
-            }
-            Err(_) => self.block(unit, yielding),
+        if let Ok(places) = self.place_beside_reservations(unit) {
+            self.withdraw(unit);
+            return self.start(unit, places);
         }
+        let made = self.steps.iter().filter_map(|step| match step {
+            Step::Claim(claim) if unit.iter().any(|job| job.id == claim.claimant) => Some(claim.clone()),
+            _ => None,
+        });
+        let made: Vec<Claim> = made.collect();
+        if self.are_free(unit, &made.iter().collect::<Vec<_>>()) {
+            self.withdraw(unit);
+            return self.start(unit, made.into_iter().map(|claim| claim.places).collect());
+        }
+        self.block(unit, yielding);
+    }
+
+    /// Takes back the claims that this decision made for the unit: nobody has to leave for it.
+    fn withdraw(&mut self, unit: &Unit<'a>) {
+        let ids: Vec<JobId> = unit.iter().map(|job| job.id).collect();
+        self.take_back(|step| match step {
+            Step::Stop { why: StopWhy::Preempted { claimant }, .. } => ids.contains(claimant),
+            Step::Shrink { claimant, .. } => ids.contains(claimant),
+            Step::Claim(claim) => ids.contains(&claim.claimant),
+            _ => false,
+        });
     }
 
     /// Gives up the claim instead of a start that would be undone by the next decision; then all are asked again.
@@ -93,29 +107,40 @@ impl<'a> Session<'a> {
         left.count() as u32
     }
 
-    /// Whether everything that the claim promises is free for its claimant.
-    fn is_free(&self, claim: &Claim) -> bool {
-        let mut need: BTreeMap<(NodeId, u8), u64> = BTreeMap::new();
-        let devices_free = claim.places.iter().all(|place| {
-            for (socket, bytes) in &place.memory {
-                *need.entry((place.node, *socket)).or_default() += bytes;
-            }
-            self.devices_wait_for(claim.claimant, place)
-        });
-        devices_free
-            && need.into_iter().all(|((node, socket), bytes)| {
-                let node = self.cluster.node(node);
-                let socket = usize::from(socket);
-                let total = node.machine.sockets.get(socket).map_or(0, |s| s.memory_bytes);
-                node.memory_used.get(socket).is_some_and(|used| used.saturating_add(bytes) <= total)
-            })
+    /// Whether everything that the claims of a unit promise is free for it.
+    fn are_free(&mut self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
+        let there = |place: &Place, claim: &Claim| self.devices_wait_for(claim.claimant, place);
+        claims.iter().all(|claim| claim.places.iter().all(|place| there(place, claim)))
+            && memory_of(claims.iter().flat_map(|claim| claim.places.iter())).into_iter().all(
+                |((node, socket), bytes)| {
+                    let (node, socket) = (self.cluster.node(node), usize::from(socket));
+                    let total = node.machine.sockets.get(socket).map_or(0, |s| s.memory_bytes);
+                    node.memory_used.get(socket).is_some_and(|used| used.saturating_add(bytes) <= total)
+                },
+            )
+            && self.awaits_no_memory(unit, claims)
+    }
+
+    /// Memory that its victims still hold may be there early, freed by others; but not out of what is kept for somebody
+    /// else.
+    fn awaits_no_memory(&mut self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
+        let mut awaited = MemoryBySocket::new();
+        for (at, bytes) in claims.iter().filter_map(|claim| self.awaited.get(&claim.claimant)).flatten() {
+            *awaited.entry(*at).or_default() += bytes;
+        }
+        let mark = self.draft.mark();
+        self.hold_back_reservations(unit);
+        let room = |node, socket: u8| self.draft.room(node).memory.get(usize::from(socket)).copied();
+        let there = awaited.into_iter().all(|((node, socket), bytes)| bytes <= room(node, socket).unwrap_or(0));
+        self.draft.undo_to(mark);
+        there
     }
 
     fn devices_wait_for(&self, claimant: JobId, place: &Place) -> bool {
         let node = self.cluster.node(place.node);
-        let claimed = node.mask(|device| device == Device::Claimed(claimant));
+        let own = node.mask(|device| matches!(device, Device::Free) || device == Device::Claimed(claimant));
         let yields = self.cluster.job(claimant).is_some_and(|j| j.spec.priority == Priority::P3);
-        place.gpus & !claimed == 0 && place.cpus.is_disjoint(&node.cpus_used) && node.accepts(yields, self.now)
+        place.gpus & !own == 0 && place.cpus.is_disjoint(&node.cpus_used) && node.accepts(yields, self.now)
     }
 }
 

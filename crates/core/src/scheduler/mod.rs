@@ -63,6 +63,8 @@ pub(crate) struct Session<'a> {
     groups: order::Groups<'a>,
     /// What the victims of claims free and nobody took yet, by victims.
     freed: BTreeMap<Vec<(JobId, AttemptNo)>, MemoryBySocket>,
+    /// What of its memory each claim still waits for.
+    awaited: BTreeMap<JobId, MemoryBySocket>,
     /// Whose entries in `ends` are claims: those in flight and those of this decision.
     promised: BTreeSet<JobId>,
     /// Claimants that start elsewhere: what was kept for them is free again.
@@ -140,6 +142,7 @@ impl<'a> Session<'a> {
             queue_used: cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect(),
             groups: order::groups(cluster),
             freed: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             promised: BTreeSet::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeSet::new(),

@@ -248,11 +248,10 @@ impl<'a> Session<'a> {
 
     /// The draft as it would be with `gone` away and earlier reservations kept.
     fn without(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], gone: &BTreeSet<usize>) {
-        let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
         let inside_another = |i: &&usize| victims[**i].part.as_ref().is_some_and(|(_, whole)| gone.contains(whole));
         self.draft
             .give_all(gone.iter().filter(|i| !inside_another(i)).flat_map(|i| victims[*i].places.iter().copied()));
-        self.hold_back_reservations(end);
+        self.hold_back_reservations(unit);
     }
 
     fn commit(&mut self, unit: &Unit<'a>, victims: &[Victim<'a>], plan: Plan) -> Blocker {

@@ -27,16 +27,16 @@ pub struct Reserved {
 impl<'a> Session<'a> {
     /// Places the unit on what is free and not kept for a reserved start that it would outlast.
     pub fn place_beside_reservations(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
-        let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
         let mark = self.draft.mark();
-        self.hold_back_reservations(end);
+        self.hold_back_reservations(unit);
         let found = self.place_unit(unit);
         self.draft.undo_to(mark);
         found
     }
 
-    /// Keeps the devices of every reservation that starts before `end`.
-    pub fn hold_back_reservations(&mut self, end: Time) {
+    /// Keeps the devices of every reservation that starts before the unit, started now, would end.
+    pub fn hold_back_reservations(&mut self, unit: &Unit<'a>) {
+        let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
         let reserved = std::mem::take(&mut self.reserved);
         for one in reserved.iter().filter(|one| one.reservation.start < end) {
             self.hold_back(&one.reservation.places, &mut one.freed.clone());
@@ -76,13 +76,17 @@ impl<'a> Session<'a> {
         let mark = self.draft.mark();
         self.draft.give_all(self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter()));
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
-        let claims = |job| self.claim_of(job).is_some() || self.claiming.contains_key(&job);
-        let claimed = self.ends.iter().filter(|held| held.end > at && claims(held.job));
-        let kept: Vec<&Place> = reserved
-            .flat_map(|reserved| reserved.reservation.places.iter())
-            .chain(claimed.flat_map(|held| held.places.iter()))
-            .collect();
-        self.draft.take_all(kept);
+        self.draft.take_all(reserved.flat_map(|reserved| reserved.reservation.places.iter()));
+        // Of a claim only what its victims have freed by then: the rest was never free on this draft.
+        for held in self.ends.iter().filter(|held| held.end > at && self.promised.contains(&held.job)) {
+            for place in held.places.iter() {
+                let devices = Place { memory: Vec::new(), ..place.clone() };
+                self.draft.change(place.node, |room| room.take(&devices));
+            }
+            for ((node, socket), bytes) in self.awaited.get(&held.job).into_iter().flatten() {
+                self.draft.change(*node, |room| room.take_memory(*socket, *bytes));
+            }
+        }
         let found = self.place_unit(unit).ok();
         self.draft.undo_to(mark);
         found
@@ -92,8 +96,9 @@ impl<'a> Session<'a> {
     fn spoken_for(&self, start: Time) -> impl Iterator<Item = ((NodeId, u8), u64)> {
         let reserved = self.reserved.iter().filter(move |one| one.end > start);
         let claimed = self.ends.iter().filter(move |held| held.end > start && self.promised.contains(&held.job));
-        let claimed = memory_of(claimed.flat_map(|held| held.places.iter()));
-        reserved.flat_map(|one| one.covered.iter().map(|(at, bytes)| (*at, *bytes))).chain(claimed)
+        let claimed = claimed.filter_map(|held| self.awaited.get(&held.job));
+        let covered = reserved.map(|one| &one.covered).chain(claimed);
+        covered.flat_map(|sums| sums.iter().map(|(at, bytes)| (*at, *bytes)))
     }
 
     fn record(&mut self, unit: &Unit<'a>, start: Time, places: Vec<Vec<Place>>) {

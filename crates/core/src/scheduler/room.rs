@@ -46,10 +46,12 @@ impl Room {
     pub fn take(&mut self, place: &Place) {
         self.gpus &= !place.gpus;
         self.cpus = self.cpus.difference(&place.cpus);
-        for (socket, bytes) in &place.memory {
-            let free = &mut self.memory[usize::from(*socket)];
-            *free = free.saturating_sub(*bytes);
-        }
+        place.memory.iter().for_each(|(socket, bytes)| self.take_memory(*socket, *bytes));
+    }
+
+    pub fn take_memory(&mut self, socket: u8, bytes: u64) {
+        let free = &mut self.memory[usize::from(socket)];
+        *free = free.saturating_sub(bytes);
     }
 
     pub fn give(&mut self, place: &Place) {

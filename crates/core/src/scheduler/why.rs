@@ -271,15 +271,13 @@ fn most_workers<'a>(session: &mut Session<'a>, job: &'a Job) -> Option<u32> {
 }
 
 fn fits<'a>(session: &mut Session<'a>, job: &'a Job, changed: &JobSpec) -> bool {
-    let mut asks = changed.total();
+    let asks = changed.total();
     let within = ancestry(&job.spec.queue).all(|path| {
         let used = session.queue_used.get(path).copied().unwrap_or_default();
-        asks = changed.total();
         session.cluster.queues.get(path).is_none_or(|queue| queue.limit.exceeded_by(used.plus(asks)).is_none())
     });
     let mark = session.draft.mark();
-    let end = session.expected_end(job, session.now).0;
-    session.hold_back_reservations(end);
+    session.hold_back_reservations(&vec![job]);
     let pick = Pick::Accepting(session.now);
     let placed = place_gang(&mut session.draft, &session.tree, changed, changed.gang.workers, pick).is_ok();
     session.draft.undo_to(mark);
