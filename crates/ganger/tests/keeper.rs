@@ -166,9 +166,7 @@ async fn exit_code_and_log_arrive_whole() {
 #[tokio::test]
 async fn a_launch_failure_is_no_exit_code() {
     type Change = fn(&mut LaunchFile);
-    let cases: [(&str, Change); 4] = [
-        ("cannot execute `no-such-program`: No such file", |l| l.command = vec!["no-such-program".into()]),
-        ("cannot execute `/etc/passwd`: Permission denied", |l| l.command = vec!["/etc/passwd".into()]),
+    let cases: [(&str, Change); 2] = [
         ("cannot enter the working directory /nowhere", |l| l.workdir = "/nowhere".into()),
         ("cannot open the log file /nowhere/log", |l| l.log = "/nowhere/log".into()),
     ];
@@ -180,6 +178,23 @@ async fn a_launch_failure_is_no_exit_code() {
         let Why::LaunchFailed { message } = why else { panic!("{expected}: reported as {why:?}") };
         assert!(message.contains(expected), "{message}");
         assert_eq!((code, signal), (None, None));
+    }
+}
+
+/// A command that is not there is the job's fault and told as a shell tells it.
+#[tokio::test]
+async fn a_command_that_cannot_be_executed_is_an_exit_code_and_a_line_in_the_log() {
+    let cases = [
+        ("no-such-program", 127, "No such file"),
+        ("/etc/passwd", 126, "Permission denied"),
+        ("/etc", 126, "Permission denied"),
+    ];
+    for (program, code, expected) in cases {
+        let workers = Workers::new();
+        let (dir, mut client) = workers.start("true", |launch| launch.command = vec![program.into()]).await;
+        assert_eq!(outcome(&ended(&mut client).await), (Some(code), None, Why::Exited));
+        let log = std::fs::read_to_string(dir.join("log")).unwrap();
+        assert!(log.contains(&format!("cannot execute `{program}`: {expected}")), "{log}");
     }
 }
 
@@ -427,8 +442,9 @@ async fn exec_runs_beside_the_worker_and_returns_its_code() {
 
     let client = Client::connect(&dir).await.unwrap();
     stream = client.exec(vec!["no-such-program".into()], BTreeMap::new(), false).await.unwrap();
-    let (_, _, exit) = drain(&mut stream.output).await;
-    assert!(exit.launch_failed.is_some_and(|message| message.contains("no-such-program")));
+    let (_, err, exit) = drain(&mut stream.output).await;
+    assert_eq!(exit, ExecExit { code: Some(127), ..ExecExit::default() });
+    assert!(err.contains("cannot execute `no-such-program`"), "{err}");
 }
 
 #[tokio::test]

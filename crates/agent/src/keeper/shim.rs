@@ -5,7 +5,7 @@
 //! over the same socket, which an exec closes: the end of that stream without a word means success.
 
 use std::collections::BTreeMap;
-use std::io::{IoSliceMut, Read, Write};
+use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -42,7 +42,22 @@ pub(crate) enum Report {
     Failed { message: String },
 }
 
-/// The role. Returns only when the command could not be executed; the keeper has the reason by then.
+/// Why there is no worker.
+enum Failure {
+    /// The node could not bring it about: the keeper is told, nothing was started.
+    Node(String),
+    /// The command itself cannot be executed. That is the job's own affair, told as a shell would: in its log, and by its
+    /// exit code. Otherwise a typing error would count as a fault of every node in turn.
+    Command { message: String, code: u8 },
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure::Node(message)
+    }
+}
+
+/// The role. Returns only when the command could not be executed.
 #[must_use]
 pub fn main(dir: &Path) -> ExitCode {
     let failed = |message: &str| {
@@ -53,7 +68,14 @@ pub fn main(dir: &Path) -> ExitCode {
         Ok(descriptor) => UnixStream::from(descriptor),
         Err(error) => return failed(&format!("standard input: {error}; this role is started by a keeper only")),
     };
-    let Err(message) = receive(&mut keeper).and_then(|(stdin, order)| run(&mut keeper, stdin, &order));
+    let order = receive(&mut keeper).map_err(Failure::Node);
+    let message = match order.and_then(|(stdin, order)| run(&mut keeper, stdin, &order)) {
+        Err(Failure::Node(message)) => message,
+        Err(Failure::Command { message, code }) => {
+            eprintln!("ganger: {message}");
+            return ExitCode::from(code);
+        }
+    };
     match report(&mut keeper, &Report::Failed { message: message.clone() }) {
         Ok(()) => ExitCode::from(127),
         Err(_) => failed(&message),
@@ -79,7 +101,7 @@ fn receive(keeper: &mut UnixStream) -> Result<(OwnedFd, Order), String> {
     Ok((stdin, order))
 }
 
-fn run(keeper: &mut UnixStream, stdin: OwnedFd, order: &Order) -> Result<std::convert::Infallible, String> {
+fn run(keeper: &mut UnixStream, stdin: OwnedFd, order: &Order) -> Result<std::convert::Infallible, Failure> {
     for group in &order.cgroups {
         let file = group.join("cgroup.procs");
         std::fs::write(&file, "0").map_err(|error| format!("cannot join {}: {error}", file.display()))?;
@@ -99,10 +121,15 @@ fn run(keeper: &mut UnixStream, stdin: OwnedFd, order: &Order) -> Result<std::co
     rustix::process::umask(Mode::from_bits_truncate(0o022));
     std::env::set_current_dir(&order.workdir)
         .map_err(|error| format!("cannot enter the working directory {}: {error}", order.workdir.display()))?;
-    let (program, arguments) = order.command.split_first().ok_or("the command is empty")?;
+    let (program, arguments) = order.command.split_first().ok_or("the command is empty".to_string())?;
     // exec also unblocks all signals and sets SIGPIPE back to its default.
     let error = Command::new(program).args(arguments).env_clear().envs(&order.env).exec();
-    Err(format!("cannot execute `{program}`: {error}"))
+    let message = format!("cannot execute `{program}`: {error}");
+    Err(match error.kind() {
+        ErrorKind::NotFound => Failure::Command { message, code: 127 },
+        ErrorKind::PermissionDenied | ErrorKind::IsADirectory => Failure::Command { message, code: 126 },
+        _ => Failure::Node(message),
+    })
 }
 
 fn pin(cpus: &[usize]) -> Result<(), String> {

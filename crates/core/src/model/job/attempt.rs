@@ -138,6 +138,10 @@ impl fmt::Display for StopWhy {
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Exit::Code(code @ 126) => {
+                write!(f, "exited with code {code} (the command cannot be executed; see its log)")
+            }
+            Exit::Code(code @ 127) => write!(f, "exited with code {code} (command not found; see its log)"),
             Exit::Code(code) => write!(f, "exited with code {code}"),
             Exit::Signal(signal) => write!(f, "was ended by signal {signal}"),
             Exit::Refused(why) => write!(f, "was refused: {why}"),
