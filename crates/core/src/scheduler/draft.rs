@@ -1,9 +1,10 @@
 //! An overlay over the cluster on which every trial runs: mark, change, undo or keep. Dropping it leaves no trace.
+use super::counts::Counts;
 use super::filter::Pick;
 use super::room::Room;
 use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
-use crate::model::job::{JobSpec, Place, Priority, Shape};
+use crate::model::job::{JobSpec, Place};
 use crate::model::machine::Machine;
 use crate::model::node::Node;
 use std::sync::Arc;
@@ -13,27 +14,9 @@ pub struct Draft<'a> {
     pub cluster: &'a Cluster,
     rooms: Vec<Room>,
     undo: Vec<(NodeId, Room)>,
-    /// The last count of workers by node, and on which nodes something changed since.
-    counted: Option<Counted>,
-    stale: Vec<NodeId>,
+    counts: Counts,
     /// Node looks and placement trials so far: what the budget counts.
     pub work: u64,
-}
-
-/// How many workers of one kind each node holds. Trials of one gang follow each other, and each changes few nodes.
-struct Counted {
-    wish: Wish,
-    caps: Vec<u32>,
-}
-
-/// All of a request that the count of one node depends on.
-#[derive(PartialEq, Eq)]
-struct Wish {
-    shape: Shape,
-    pool: Option<String>,
-    yields: bool,
-    slice: Option<u32>,
-    pick: Pick,
 }
 
 /// A moment of a draft to go back to.
@@ -59,8 +42,8 @@ impl<'a> Draft<'a> {
             let (_, empty) = *last.insert(same.unwrap_or_else(|| (&node.machine, Room::empty_machine(&node.machine))));
             room(node, empty)
         });
-        let rooms = rooms.collect();
-        Draft { cluster, rooms, undo: Vec::new(), counted: None, stale: Vec::new(), work: cluster.nodes.len() as u64 }
+        let (rooms, nodes) = (rooms.collect(), cluster.nodes.len());
+        Draft { cluster, rooms, undo: Vec::new(), counts: Counts::of_nodes(nodes), work: nodes as u64 }
     }
 
     pub fn room(&self, node: NodeId) -> &Room {
@@ -69,39 +52,18 @@ impl<'a> Draft<'a> {
 
     /// The workers of `spec` that each node holds, by `count`; the caller gives them back with [`Draft::keep_counted`].
     pub fn counted(&mut self, spec: &JobSpec, pick: Pick, count: impl Fn(&Node, &Room) -> u32) -> Vec<u32> {
-        self.stale.sort_unstable();
-        self.stale.dedup();
-        let (cluster, rooms) = (self.cluster, &self.rooms);
-        let known = self.counted.take().filter(|counted| counted.wish.is_of(spec, pick));
-        let counted = match known {
-            Some(mut counted) => {
-                self.work += self.stale.len() as u64 + 1;
-                for id in &self.stale {
-                    counted.caps[id.index()] = count(cluster.node(*id), &rooms[id.index()]);
-                }
-                counted
-            }
-            None => {
-                self.work += rooms.len() as u64;
-                let caps = cluster.nodes.iter().zip(rooms).map(|(node, room)| count(node, room)).collect();
-                Counted { wish: Wish::of(spec, pick), caps }
-            }
-        };
-        self.stale.clear();
-        let caps = counted.caps;
-        self.counted = Some(Counted { wish: counted.wish, caps: Vec::new() });
-        caps
+        let (by_node, looks) = self.counts.take(self.cluster, &self.rooms, (spec, pick), count);
+        self.work += looks + 1;
+        by_node
     }
 
-    pub fn keep_counted(&mut self, caps: Vec<u32>) {
-        if let Some(counted) = &mut self.counted {
-            counted.caps = caps;
-        }
+    pub fn keep_counted(&mut self, by_node: Vec<u32>) {
+        self.counts.keep(by_node);
     }
 
     pub fn change(&mut self, node: NodeId, change: impl FnOnce(&mut Room)) {
         self.undo.push((node, self.rooms[node.index()]));
-        self.stale.push(node);
+        self.counts.changed(node);
         change(&mut self.rooms[node.index()]);
     }
 
@@ -131,28 +93,8 @@ impl<'a> Draft<'a> {
         while self.undo.len() > mark.0 {
             if let Some((node, room)) = self.undo.pop() {
                 self.rooms[node.index()] = room;
-                self.stale.push(node);
+                self.counts.changed(node);
             }
         }
-    }
-}
-
-impl Wish {
-    fn of(spec: &JobSpec, pick: Pick) -> Wish {
-        Wish {
-            shape: spec.shape.clone(),
-            pool: spec.pool.clone(),
-            yields: spec.priority == Priority::P3,
-            slice: spec.topology.ranks_per_island,
-            pick,
-        }
-    }
-
-    fn is_of(&self, spec: &JobSpec, pick: Pick) -> bool {
-        self.shape == spec.shape
-            && self.pool == spec.pool
-            && self.yields == (spec.priority == Priority::P3)
-            && self.slice == spec.topology.ranks_per_island
-            && self.pick == pick
     }
 }

@@ -8,6 +8,7 @@
 
 mod book;
 mod claims;
+mod counts;
 mod draft;
 mod filter;
 mod fit;
@@ -53,6 +54,8 @@ pub(crate) struct Session<'a> {
     pub cluster: &'a Cluster,
     pub now: Time,
     pub draft: Draft<'a>,
+    /// What the machines hold with nothing on them; made when it is first asked for.
+    empty: Option<Draft<'a>>,
     pub tree: Tree,
     pub steps: Vec<Step>,
     pub blocked: BTreeMap<JobId, Blocker>,
@@ -134,6 +137,7 @@ impl<'a> Session<'a> {
             cluster,
             now,
             draft: Draft::now(cluster),
+            empty: None,
             tree: Tree::of(cluster),
             steps: Vec::new(),
             blocked: BTreeMap::new(),
@@ -353,10 +357,9 @@ impl<'a> Session<'a> {
         let alone = unit.iter().find_map(|job| {
             let key = gang_key(&job.spec);
             if !self.satisfiable.contains_key(&key) {
-                let mut empty = Draft::empty(self.cluster);
-                let workers = job.spec.gang.workers;
-                let miss = place_gang(&mut empty, &self.tree, &job.spec, workers, Pick::Existing).err();
-                self.draft.work += empty.work;
+                let miss = self.on_empty(|empty, tree| {
+                    place_gang(empty, tree, &job.spec, job.spec.gang.workers, Pick::Existing).err()
+                });
                 self.satisfiable.insert(key, miss);
             }
             self.satisfiable[&key].as_ref().map(|miss| why::never_text(&job.spec, miss))
@@ -369,14 +372,21 @@ impl<'a> Session<'a> {
         if unit.len() < 2 {
             return None;
         }
-        let mut empty = Draft::empty(self.cluster);
-        let miss = place_together(&mut empty, &self.tree, unit, Pick::Existing).err();
-        let never = miss.map(|miss| {
+        let miss = self.on_empty(|empty, tree| place_together(empty, tree, unit, Pick::Existing).err());
+        miss.map(|miss| {
             let spec = &unit[miss.member].spec;
             format!("beside the other jobs of its group {}", why::never_text(spec, &miss))
-        });
-        self.draft.work += empty.work;
-        never
+        })
+    }
+
+    /// Tries something on the same machines with nothing on them.
+    fn on_empty<T>(&mut self, trial: impl FnOnce(&mut Draft<'a>, &Tree) -> T) -> T {
+        let empty = self.empty.get_or_insert_with(|| Draft::empty(self.cluster));
+        let (mark, before) = (empty.mark(), empty.work);
+        let outcome = trial(empty, &self.tree);
+        empty.undo_to(mark);
+        self.draft.work += empty.work - before;
+        outcome
     }
 
     fn finish(self) -> Decision {

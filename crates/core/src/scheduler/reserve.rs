@@ -53,19 +53,27 @@ impl<'a> Session<'a> {
         times.extend(self.reserved.iter().map(|reserved| reserved.end));
         times.sort_unstable();
         times.dedup();
-        // More is free the later it is, so the first time that suffices can be bisected.
-        let (mut low, mut high) = (0, times.len());
-        let mut best = None;
+        let mut ends: Vec<usize> = (0..self.ends.len()).collect();
+        ends.sort_by_key(|index| self.ends[*index].end);
+        // More is free the later it is, so the first time that suffices can be bisected. What has ended by a time that
+        // does not suffice stays off the draft for the later ones.
+        let (mut low, mut high, mut ended) = (0, times.len(), 0);
+        let (mut best, start) = (None, self.draft.mark());
         while low < high {
             let middle = (low + high) / 2;
-            match self.placed_at(unit, times[middle]) {
+            let by = ended + ends[ended..].partition_point(|index| self.ends[*index].end <= times[middle]);
+            let mark = self.draft.mark();
+            self.draft.give_all(ends[ended..by].iter().flat_map(|index| self.ends[*index].places.iter()));
+            match self.placed_beside_promises(unit, times[middle]) {
                 Some(places) => {
                     best = Some((times[middle], places));
                     high = middle;
+                    self.draft.undo_to(mark);
                 }
-                None => low = middle + 1,
+                None => (low, ended) = (middle + 1, by),
             }
         }
+        self.draft.undo_to(start);
         if let Some((start, places)) = best {
             self.record(unit, start, places);
         }
@@ -75,6 +83,14 @@ impl<'a> Session<'a> {
     pub fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
         self.draft.give_all(self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter()));
+        let found = self.placed_beside_promises(unit, at);
+        self.draft.undo_to(mark);
+        found
+    }
+
+    /// Where the unit is on a draft of the moment `at` beside the claims and reservations that then still hold.
+    fn placed_beside_promises(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
+        let mark = self.draft.mark();
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
         self.draft.take_all(reserved.flat_map(|reserved| reserved.reservation.places.iter()));
         // Of a claim only what its victims have freed by then: the rest was never free on this draft.

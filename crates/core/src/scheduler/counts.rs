@@ -1,0 +1,108 @@
+//! How many workers of each kind every node holds, counted again only where something changed since the last time.
+//!
+//! Trials follow each other by the hundred, ask for few kinds of workers, and change few nodes each.
+use super::filter::Pick;
+use super::room::Room;
+use crate::model::cluster::Cluster;
+use crate::model::ids::NodeId;
+use crate::model::job::{JobSpec, Priority, Shape};
+use crate::model::node::Node;
+
+/// So many kinds are remembered; of more, those that were asked for last.
+const KINDS: usize = 64;
+
+#[derive(Default)]
+pub struct Counts {
+    kinds: Vec<Counted>,
+    /// By node: the moment of its last change.
+    changed: Vec<u64>,
+    moment: u64,
+}
+
+struct Counted {
+    wish: Wish,
+    by_node: Vec<u32>,
+    /// The moment of the last count, and with it of the last use.
+    at: u64,
+}
+
+/// All of a request that the count of one node depends on.
+#[derive(PartialEq, Eq)]
+struct Wish {
+    shape: Shape,
+    pool: Option<String>,
+    yields: bool,
+    slice: Option<u32>,
+    pick: Pick,
+}
+
+impl Counts {
+    pub fn of_nodes(nodes: usize) -> Counts {
+        Counts { kinds: Vec::new(), changed: vec![0; nodes], moment: 1 }
+    }
+
+    pub fn changed(&mut self, node: NodeId) {
+        self.changed[node.index()] = self.moment;
+    }
+
+    /// The counts for `spec`, brought up to date by `count`, and how many nodes were counted. The caller gives them back
+    /// with [`Counts::keep`].
+    pub fn take(
+        &mut self,
+        cluster: &Cluster,
+        rooms: &[Room],
+        (spec, pick): (&JobSpec, Pick),
+        count: impl Fn(&Node, &Room) -> u32,
+    ) -> (Vec<u32>, u64) {
+        self.moment += 1;
+        let Some(known) = self.kinds.iter_mut().find(|counted| counted.wish.is_of(spec, pick)) else {
+            let by_node = cluster.nodes.iter().zip(rooms).map(|(node, room)| count(node, room)).collect();
+            self.remember(Counted { wish: Wish::of(spec, pick), by_node: Vec::new(), at: self.moment });
+            return (by_node, rooms.len() as u64);
+        };
+        let mut by_node = std::mem::take(&mut known.by_node);
+        let mut counted = 0;
+        for (index, _) in self.changed.iter().enumerate().filter(|(_, changed)| **changed >= known.at) {
+            by_node[index] = count(&cluster.nodes[index], &rooms[index]);
+            counted += 1;
+        }
+        known.at = self.moment;
+        (by_node, counted)
+    }
+
+    fn remember(&mut self, counted: Counted) {
+        if self.kinds.len() >= KINDS
+            && let Some(oldest) = (0..self.kinds.len()).min_by_key(|index| self.kinds[*index].at)
+        {
+            self.kinds.swap_remove(oldest);
+        }
+        self.kinds.push(counted);
+    }
+
+    /// Takes back the counts that were given out last.
+    pub fn keep(&mut self, by_node: Vec<u32>) {
+        if let Some(counted) = self.kinds.iter_mut().find(|counted| counted.at == self.moment) {
+            counted.by_node = by_node;
+        }
+    }
+}
+
+impl Wish {
+    fn of(spec: &JobSpec, pick: Pick) -> Wish {
+        Wish {
+            shape: spec.shape.clone(),
+            pool: spec.pool.clone(),
+            yields: spec.priority == Priority::P3,
+            slice: spec.topology.ranks_per_island,
+            pick,
+        }
+    }
+
+    fn is_of(&self, spec: &JobSpec, pick: Pick) -> bool {
+        self.shape == spec.shape
+            && self.pool == spec.pool
+            && self.yields == (spec.priority == Priority::P3)
+            && self.slice == spec.topology.ranks_per_island
+            && self.pick == pick
+    }
+}
