@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Contact {
     pub boot_id: String,
+    /// Tells this agent from any other; drawn once.
+    #[serde(default)]
+    pub agent: String,
     /// Highest term seen; answers of a lower one are from a deposed leader.
     pub term: u64,
     pub lease_ms: u64,
@@ -47,7 +50,9 @@ impl Contact {
         match saved {
             Some(saved) if saved.boot_id == boot_id => saved,
             // A term outlives the boot: a deposed leader is still deposed.
-            Some(saved) => Contact { boot_id: boot_id.to_string(), term: saved.term, ..Contact::default() },
+            Some(saved) => {
+                Contact { boot_id: boot_id.to_string(), agent: saved.agent, term: saved.term, ..Contact::default() }
+            }
             None => Contact { boot_id: boot_id.to_string(), ..Contact::default() },
         }
     }

@@ -130,6 +130,7 @@ impl Link {
             machine: self.machine.clone(),
             address: self.config.address.clone(),
             boot_id: self.contact().boot_id.clone(),
+            agent: self.contact().agent.clone(),
             labels: self.config.labels.clone(),
             pool: self.config.pool.clone(),
             leaf: self.config.leaf.clone(),

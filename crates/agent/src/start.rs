@@ -58,6 +58,7 @@ pub fn launch_file(unit: &Unit, ground: Ground) -> Result<LaunchFile, String> {
         rendezvous: ground.rendezvous,
         files: &files,
         server: &ground.config.server_for_jobs,
+        binary: &ground.config.binary,
         now: ground.now,
     };
     let switch = rustix::process::geteuid().as_raw() != account.uid;

@@ -218,6 +218,7 @@ fn bare_cluster() -> Cluster {
             placement,
             address: "10.0.0.1".to_string(),
             boot_id: "boot".to_string(),
+            agent: String::new(),
         };
         input(&mut cluster, Input::Register(Box::new(spec)));
     }

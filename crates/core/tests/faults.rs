@@ -330,7 +330,7 @@ fn nobody_is_stopped_for_a_node_that_was_closed_meanwhile() {
 fn register(lab: &mut Lab, name: &str, machine: &Arc<Machine>, leaf: &str) {
     let placement = NodePlacement { leaf: Some(leaf.to_string()), ..NodePlacement::default() };
     let (name, machine, address) = (name.to_string(), machine.clone(), "127.0.0.1".to_string());
-    let spec = NodeSpec { name, machine, placement, address, boot_id: "boot".to_string() };
+    let spec = NodeSpec { name, machine, placement, address, boot_id: "boot".to_string(), agent: String::new() };
     lab.apply(Input::Register(Box::new(spec)));
 }
 

@@ -9,22 +9,24 @@ pub struct Failure {
     pub code: u8,
     /// Printed on standard error; empty where all was said before.
     pub message: String,
+    /// The server is away or cannot just now: asked later it may answer.
+    pub transient: bool,
 }
 
 impl Failure {
     /// The thing failed.
     pub fn failed(message: impl Into<String>) -> Failure {
-        Failure { code: 1, message: message.into() }
+        Failure { code: 1, message: message.into(), transient: false }
     }
 
     /// The request was wrong: asking again changes nothing.
     pub fn wrong(message: impl Into<String>) -> Failure {
-        Failure { code: 2, message: message.into() }
+        Failure { code: 2, message: message.into(), transient: false }
     }
 
     /// Ends with `code` and says nothing more.
     pub fn silent(code: u8) -> Failure {
-        Failure { code, message: String::new() }
+        Failure { code, message: String::new(), transient: false }
     }
 
     /// The reader of standard output has gone: the end, and no fault of ours.
@@ -62,7 +64,7 @@ impl From<HttpError> for Failure {
         };
         match &error {
             HttpError::Refused { status, .. } if status.is_client_error() => Failure::wrong(message),
-            _ => Failure::failed(message),
+            _ => Failure { transient: error.is_transient(), ..Failure::failed(message) },
         }
     }
 }

@@ -152,6 +152,7 @@ fn node(index: u32) -> anyhow::Result<NodeSpec> {
         placement: NodePlacement::default(),
         address: "127.0.0.1".to_string(),
         boot_id: "boot".to_string(),
+        agent: String::new(),
     })
 }
 

@@ -18,7 +18,9 @@ fn world(nodes: u32, machine: &Arc<Machine>) -> World {
         let name = format!("n{index}");
         let placement = NodePlacement { leaf: Some("leaf0".to_string()), ..NodePlacement::default() };
         let (address, boot_id) = (format!("{name}.sim"), "boot-1".to_string());
-        world.add_node(NodeSpec { name, machine: machine.clone(), placement, address, boot_id }).unwrap();
+        world
+            .add_node(NodeSpec { name, machine: machine.clone(), placement, address, boot_id, agent: String::new() })
+            .unwrap();
     }
     world
 }

@@ -10,7 +10,7 @@ use crate::link::Link;
 use crate::peers;
 use crate::record::Layout;
 use ganger_runtime::clock::boot_id;
-use ganger_runtime::datadir::{DataDirError, FileLock};
+use ganger_runtime::datadir::{DataDirError, FileLock, write_atomic};
 use ganger_runtime::http::Client;
 use ganger_runtime::secret::Secret;
 use ganger_runtime::tasks::Tasks;
@@ -43,6 +43,8 @@ pub enum AgentError {
     Token { path: PathBuf, source: std::io::Error },
     #[error("cannot read this boot's id: {0}")]
     BootId(std::io::Error),
+    #[error("cannot draw the identity of this agent: {0}")]
+    Identity(std::io::Error),
     #[error("cannot listen for other agents on {address}: {source}")]
     Listen { address: String, source: std::io::Error },
 }
@@ -153,5 +155,12 @@ fn contact(layout: &Layout) -> Result<Contact, AgentError> {
     let saved = std::fs::read(layout.contact()).ok();
     // Unreadable is the same as new: all in it is told again by the server, except vouches, which a reader that cannot
     // be read could not keep either.
-    Ok(Contact::resume(saved.and_then(|text| serde_json::from_slice(&text).ok()), &boot_id))
+    let mut contact = Contact::resume(saved.and_then(|text| serde_json::from_slice(&text).ok()), &boot_id);
+    if contact.agent.is_empty() {
+        // Kept before it is told: an agent that asks with another one after a crash would be refused for a lease.
+        contact.agent = Secret::generate().map_err(AgentError::Identity)?.hash().chars().take(16).collect();
+        let text = serde_json::to_vec(&contact).unwrap_or_default();
+        write_atomic(&layout.contact(), &text, 0o600)?;
+    }
+    Ok(contact)
 }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Searched where the user names no `PATH`.
-pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// All that the environment depends on.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +41,8 @@ pub struct Scene<'a> {
     pub files: &'a Files,
     /// Where the API is, for commands inside the job.
     pub server: &'a str,
+    /// The `ganger` program here.
+    pub binary: &'a Path,
     pub now: Time,
 }
 
@@ -88,7 +90,18 @@ pub fn environment(scene: &Scene) -> BTreeMap<String, String> {
     let mut env = defaults.0;
     env.extend(scene.launch.run.env.clone());
     env.extend(identity.0);
+    find_ganger(scene, &mut env);
     env
+}
+
+/// Jobs call `ganger` (to announce a checkpoint, say): it is found, after everything that the user named.
+fn find_ganger(scene: &Scene, env: &mut BTreeMap<String, String>) {
+    let Some(dir) = scene.binary.parent().and_then(Path::to_str) else { return };
+    let path = env.entry("PATH".to_string()).or_default();
+    if !path.split(':').any(|named| named == dir) {
+        path.push(':');
+        path.push_str(dir);
+    }
 }
 
 fn person(scene: &Scene, names: &mut Names) {

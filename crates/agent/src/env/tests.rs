@@ -42,6 +42,7 @@ fn build(launcher: Launcher, change: impl FnOnce(&mut Launch, &mut Vec<Member>))
         rendezvous: ("10.0.0.1", 29_501),
         files: &files,
         server: "http://10.0.0.9:7411",
+        binary: Path::new("/opt/ganger/bin/ganger"),
         now: Time(1_700_000_000_000),
     })
 }

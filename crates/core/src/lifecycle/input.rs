@@ -121,6 +121,9 @@ pub struct NodeSpec {
     /// Where ranks on other nodes reach it.
     pub address: String,
     pub boot_id: String,
+    /// Which agent this is; empty where nobody says. Two of them are never one node.
+    #[serde(default)]
+    pub agent: String,
 }
 
 /// Something worth telling: the audit trail of one object.

@@ -73,6 +73,16 @@ impl Change<'_> {
     /// An agent returns. After a reboot nothing of the old work can be alive.
     fn come_back(&mut self, id: NodeId, spec: NodeSpec) -> Result<(), Refusal> {
         let node = self.cluster.node(id);
+        let silent = self.now.since(node.last_heard);
+        let another = node.agent != spec.agent && !node.agent.is_empty();
+        if another && silent < self.cluster.policy.lease {
+            let why = format!(
+                "another agent answers for it and was heard {silent} ago: stop that one and wait for its lease of {}, or \
+                 give this one another name",
+                self.cluster.policy.lease
+            );
+            return Err(Refusal::BadNode { node: spec.name, why });
+        }
         let rebooted = node.boot_id != spec.boot_id;
         let other_machine = node.machine != spec.machine;
         if other_machine && !node.tenants.is_empty() && !rebooted {
@@ -87,7 +97,7 @@ impl Change<'_> {
             self.drop_claims_on(id, "its node has another machine now");
         }
         let placement = self.merged_placement(&spec);
-        let changed = rebooted || other_machine || self.cluster.node(id).address != spec.address;
+        let changed = rebooted || other_machine || another || self.cluster.node(id).address != spec.address;
         if changed {
             let node = self.node_mut(id);
             if rebooted {
@@ -108,6 +118,7 @@ impl Change<'_> {
                 node.machine = spec.machine;
             }
             node.boot_id = spec.boot_id;
+            node.agent = spec.agent;
             node.address = spec.address;
             node.generation += 1;
             self.put_in_place(id, &placement);
@@ -314,6 +325,7 @@ fn fresh_node(id: NodeId, spec: NodeSpec, now: Time) -> Node {
         draining: None,
         last_heard: now,
         boot_id: spec.boot_id,
+        agent: spec.agent,
         generation: 1,
         devices: vec![Device::Free; spec.machine.gpus.len()],
         tenants: Default::default(),

@@ -93,6 +93,9 @@ pub struct Node {
     /// When the server last heard from its agent. Never stored: after a restart it is the start of the server.
     pub last_heard: Time,
     pub boot_id: String,
+    /// The agent that answers for it.
+    #[serde(default)]
+    pub agent: String,
     /// Rises with each change of the node's orders; agents ignore lower ones.
     pub generation: u64,
     /// One per GPU of the machine.

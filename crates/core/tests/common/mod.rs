@@ -30,6 +30,7 @@ impl Lab {
                 placement,
                 address: "127.0.0.1".to_string(),
                 boot_id: "boot".to_string(),
+                agent: String::new(),
             })));
         }
         lab

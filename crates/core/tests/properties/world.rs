@@ -81,6 +81,7 @@ impl World {
             placement,
             address: "127.0.0.1".to_string(),
             boot_id: format!("boot{}", self.boots),
+            agent: String::new(),
         };
         self.input(Input::Register(Box::new(spec)));
     }

@@ -2,6 +2,7 @@
 //! `locate`'s work.
 pub mod frames;
 pub mod locate;
+pub mod patience;
 pub mod records;
 
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ pub struct Api {
     client: Client,
 }
 
-type Answer<T> = Result<T, Failure>;
+pub type Answer<T> = Result<T, Failure>;
 
 /// The longest that one request may wait for a job's end; the client asks again.
 const LONG_POLL: Duration = Duration::from_secs(30);

@@ -1,13 +1,13 @@
 //! Copies the logs of ranks to standard output as they grow. With several ranks each line has its rank in front; a line
 //! is written whole, so ranks never cut into one another.
 use crate::client::Api;
+use crate::client::patience::{Patience, patiently};
 use crate::failure::Failure;
-use crate::output::{emit_bytes, say};
+use crate::output::emit_bytes;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// So often is a broken log taken up again before it is given up.
-const RESUMES: u32 = 20;
+/// A log that ended while its rank goes on is looked at again after this.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Which logs to copy.
@@ -57,46 +57,55 @@ pub fn start(api: &Api, logs: &Logs) -> JoinSet<Result<(), Failure>> {
 
 async fn copy_rank(api: &Api, logs: &Logs, rank: u32, prefix_width: Option<usize>) -> Result<(), Failure> {
     let mut lines = Lines::new(prefix_width.map(|width| format!("[{rank:>width$}] ")));
-    let (mut at, mut resumes) = (0u64, 0);
+    let mut copy = Copy { api, logs, rank, at: 0 };
+    let mut patience = Patience::default();
     loop {
-        match copy_from(api, logs, rank, &mut at, &mut lines).await? {
-            None => break,
-            Some(why) if resumes == RESUMES || !logs.follow => {
-                say(format!("the log of rank {rank} broke off at byte {at}: {why}"));
-                break;
-            }
-            Some(_) => {
-                resumes += 1;
-                tokio::time::sleep(PAUSE).await;
-            }
+        let from = copy.at;
+        match copy.on(&mut lines).await {
+            // A stream also ends when the server stops; only the job itself says that its log is whole.
+            Ok(()) if !logs.follow || copy.is_over().await? => break,
+            Ok(()) if copy.at > from => patience.answered(),
+            Ok(()) => tokio::time::sleep(PAUSE).await,
+            Err(failure) if logs.follow => patience.wait(failure).await?,
+            Err(failure) => return Err(failure),
         }
     }
     emit_bytes(&lines.rest())
 }
 
-/// Copies from byte `at` until the end, or until it breaks off: then says why.
-async fn copy_from(
-    api: &Api,
-    logs: &Logs,
+/// The log of one rank, so far.
+struct Copy<'a> {
+    api: &'a Api,
+    logs: &'a Logs,
     rank: u32,
-    at: &mut u64,
-    lines: &mut Lines,
-) -> Result<Option<String>, Failure> {
-    let mut stream = match api.logs(&logs.job, rank, logs.attempt, logs.follow, *at).await {
-        Ok(stream) => stream,
-        Err(failure) if *at > 0 && failure.code == 1 => return Ok(Some(failure.message)),
-        Err(failure) => return Err(failure),
-    };
-    while let Some(piece) = stream.next().await {
-        match piece {
-            Ok(bytes) => {
-                *at += bytes.len() as u64;
-                emit_bytes(&lines.push(&bytes))?;
-            }
-            Err(error) => return Ok(Some(error.to_string())),
+    at: u64,
+}
+
+impl Copy<'_> {
+    /// Goes on until the stream ends, or breaks off: then says why.
+    async fn on(&mut self, lines: &mut Lines) -> Result<(), Failure> {
+        let Logs { job, attempt, follow, .. } = self.logs;
+        let mut stream = self.api.logs(job, self.rank, *attempt, *follow, self.at).await?;
+        while let Some(piece) = stream.next().await {
+            let bytes = piece.map_err(|error| self.broken(&error))?;
+            self.at += bytes.len() as u64;
+            emit_bytes(&lines.push(&bytes))?;
         }
+        Ok(())
     }
-    Ok(None)
+
+    fn broken(&self, error: &impl std::fmt::Display) -> Failure {
+        let text = format!("the log of rank {} broke off at byte {}: {error}", self.rank, self.at);
+        Failure { transient: true, ..Failure::failed(text) }
+    }
+
+    /// Whether nothing more can come: the rank, its attempt or its job has ended.
+    async fn is_over(&self) -> Result<bool, Failure> {
+        let job = patiently(|| self.api.job(&self.logs.job)).await?;
+        let newer = self.logs.attempt.is_some_and(|attempt| attempt != job.view.attempt);
+        let ended = job.ranks.iter().any(|view| view.rank == self.rank && view.phase == "ended");
+        Ok(newer || ended || job.view.state.is_terminal() || job.ranks.is_empty())
+    }
 }
 
 /// Puts a prefix in front of each line; without one, bytes pass as they are.

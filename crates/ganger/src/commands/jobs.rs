@@ -1,6 +1,7 @@
 //! Commands that look at jobs or change them.
 use crate::cli::{Jobs, Wait};
 use crate::client::Api;
+use crate::client::patience::patiently;
 use crate::failure::Failure;
 use crate::output::{Look, emit, json::json, say, show, table, why as why_page};
 use ganger_core::model::job::JobState;
@@ -86,7 +87,7 @@ async fn until_ended(api: &Api, job: &str, until: Option<Instant>) -> Result<Job
         if left.is_zero() {
             return Err(Failure::failed(format!("job {id} is still {}; gave up waiting", detail.view.state)));
         }
-        detail = api.wait(&id, left).await?;
+        detail = patiently(|| api.wait(&id, left)).await?;
     }
     Ok(detail)
 }

@@ -4,6 +4,7 @@ use super::interact;
 use super::job_file::{self, Submitter};
 use crate::cli::Run;
 use crate::client::Api;
+use crate::client::patience::patiently;
 use crate::failure::Failure;
 use crate::output::say;
 use ganger_core::model::job::JobState;
@@ -129,7 +130,7 @@ impl Followed<'_> {
                 return Ok(detail);
             }
             detail = tokio::select! {
-                answer = self.api.wait(&self.job, LOOK_EVERY) => answer?,
+                answer = patiently(|| self.api.wait(&self.job, LOOK_EVERY)) => answer?,
                 _ = tokio::signal::ctrl_c() => {
                     interrupts += 1;
                     self.interrupted(interrupts).await?

@@ -25,11 +25,11 @@ pub(crate) async fn register(
     _caller: AgentCaller,
     JsonBody(request): JsonBody<RegisterRequest>,
 ) -> Result<Json<RegisterReply>, Problem> {
-    let RegisterRequest { node, machine, address, boot_id, labels, pool, leaf, peer_address, version } = request;
+    let RegisterRequest { node, machine, address, boot_id, agent, labels, pool, leaf, peer_address, version } = request;
     tracing::info!(node, version, address, profile = machine.profile, "an agent registers");
     let name = node.clone();
     let placement = NodePlacement { leaf, spine: None, pool, labels };
-    let spec = NodeSpec { name: node, machine, placement, address, boot_id };
+    let spec = NodeSpec { name: node, machine, placement, address, boot_id, agent };
     let applied = app.cycle.apply(Input::Register(Box::new(spec))).await?;
     let peers = app.peers.clone();
     let noted = tokio::task::spawn_blocking(move || peers.note(&name, peer_address)).await;

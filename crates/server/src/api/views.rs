@@ -12,6 +12,7 @@ use ganger_core::model::wire::api::{
     CheckpointView, EventView, JobDetail, JobView, NodeView, QueueView, RankView, Status,
 };
 use ganger_core::model::{Cluster, Time};
+use ganger_runtime::clock::unix_ms;
 
 pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
     let blocker = cluster.blocked.get(&job.id).filter(|_| job.state == JobState::Pending);
@@ -197,14 +198,16 @@ pub fn event_view(NumberedEvent { number, event }: &NumberedEvent, cluster: &Clu
 
 pub fn status(view: &View) -> Status {
     let cluster = &view.cluster;
+    // Not the time of the state, which stands still while nothing happens.
+    let now = Time(unix_ms());
     let count = |wanted: &[JobState]| cluster.jobs.values().filter(|job| wanted.contains(&job.state)).count() as u32;
     let sum = |of: fn(&Node) -> Resources| cluster.nodes.iter().map(|node| of(node).gpus).sum();
     Status {
         version: env!("CARGO_PKG_VERSION").to_string(),
         term: cluster.term,
-        now: rfc3339(cluster.now),
+        now: rfc3339(now),
         nodes: cluster.nodes.len() as u32,
-        nodes_ready: cluster.nodes.iter().filter(|node| node.health.state == HealthState::Ready).count() as u32,
+        nodes_ready: cluster.nodes.iter().filter(|node| node.accepts(false, now)).count() as u32,
         gpus: sum(Node::capacity),
         gpus_used: sum(Node::used),
         jobs_pending: count(&[JobState::Pending]),

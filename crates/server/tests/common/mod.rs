@@ -161,6 +161,7 @@ impl Agent {
             machine: profile("dgx-h100").unwrap(),
             address: "127.0.0.1".to_string(),
             boot_id: self.boot_id.clone(),
+            agent: String::new(),
             labels: Default::default(),
             pool: None,
             leaf: None,

@@ -32,7 +32,7 @@ pub fn world(dice: &mut Dice) -> Result<World, String> {
             labels: [("half".to_string(), (index % 2).to_string())].into(),
         };
         let (address, boot_id) = (format!("{name}.sim"), format!("{name}-boot-1"));
-        let spec = NodeSpec { machine: machine(dice)?, name, placement, address, boot_id };
+        let spec = NodeSpec { machine: machine(dice)?, name, placement, address, boot_id, agent: String::new() };
         world.add_node(spec).map_err(|e| e.to_string())?;
     }
     Ok(world)

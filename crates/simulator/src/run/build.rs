@@ -44,7 +44,7 @@ fn node(line: &NodesLine, index: u32, name: String, fabric: &mut FabricNames) ->
     let placement =
         NodePlacement { leaf: Some(leaf), spine: Some(spine), pool: line.pool.clone(), labels: line.labels.clone() };
     let (address, boot_id) = (format!("{name}.sim"), format!("{name}-boot-1"));
-    NodeSpec { name, machine: line.machine.clone(), placement, address, boot_id }
+    NodeSpec { name, machine: line.machine.clone(), placement, address, boot_id, agent: String::new() }
 }
 
 /// Gives leaves and spines their names. Numbered leaves count over all lines; each line begins a new one. Lines without

@@ -20,6 +20,9 @@ pub struct RegisterRequest {
     pub machine: Arc<Machine>,
     pub address: String,
     pub boot_id: String,
+    /// Tells this agent from any other: drawn once, kept in its data directory.
+    #[serde(default)]
+    pub agent: String,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     #[serde(default)]

@@ -29,7 +29,7 @@ pub async fn run(args: Demo, look: Look) -> Result<(), Failure> {
         ended = tokio::time::timeout(LONGEST, tour(&mut stage, &mut teller)) => {
             ended.unwrap_or_else(|_| Err(Failure::failed(format!("the tour was not over after {} s", LONGEST.as_secs()))))
         }
-        _ = tokio::signal::ctrl_c() => Err(Failure { code: INTERRUPTED, message: "interrupted".to_string() }),
+        _ = tokio::signal::ctrl_c() => Err(Failure { code: INTERRUPTED, ..Failure::failed("interrupted") }),
     };
     let place = stage.place().display().to_string();
     stage.tear_down(args.keep).await;
