@@ -204,6 +204,9 @@ fn a_token_opens_what_its_role_may(cluster: &Cluster) {
     };
     let created = cluster.json(&["token", "create", "other", "--role", "agent", "--user", "nobody"]);
     has(&created, &["name", "role", "user", "created_at", "secret"]);
+    let owner =
+        cluster.json(&["token", "list"]).as_array().unwrap().iter().find(|t| t["name"] == "owner").unwrap().clone();
+    assert_eq!(cluster.json(&["token", "create", "mine"])["user"], owner["user"], "without --user it is the caller's");
     let listed = both(cluster, &["token", "list"]);
     assert!(listed.as_array().unwrap().iter().all(|token| token.get("secret").is_none()), "{listed}");
     assert_eq!(as_guest(&["jobs"]).status.code(), Some(0));
@@ -214,7 +217,7 @@ fn a_token_opens_what_its_role_may(cluster: &Cluster) {
 
 #[test]
 fn run_follows_and_ends_with_the_jobs_exit_code() {
-    let cluster = Cluster::up("2xdgx-h100");
+    let mut cluster = Cluster::up("2xdgx-h100");
     let fine = cluster.ganger(&["run", "--gpus", "8", "--nodes", "2", "--", "sh", "-c", "echo rank $RANK"]);
     assert_eq!(fine.code, 0, "{fine:?}");
     assert!(fine.out.contains("[0] rank 0\n") && fine.out.contains("[1] rank 1\n"), "{fine:?}");
@@ -229,6 +232,10 @@ fn run_follows_and_ends_with_the_jobs_exit_code() {
     let wrong = cluster.ganger(&["run", "--gpus", "-1", "--", "true"]);
     assert_eq!(wrong.code, 2, "{wrong:?}");
     assert!(wrong.error.contains("gpus"), "{wrong:?}");
+    cluster.start("run", &["run", "-J", "long", "--", "sleep", "600"]);
+    cluster.await_run("long", 1);
+    assert!(!cluster.end("run", rustix::process::Signal::TERM), "its job did not end well");
+    assert_eq!(cluster.job("long")["state"], "cancelled", "who ends `run` means its job");
 }
 
 /// A YAML that would grow to gigabytes.
