@@ -233,6 +233,7 @@ fn run_follows_and_ends_with_the_jobs_exit_code() {
     assert_eq!(wrong.code, 2, "{wrong:?}");
     assert!(wrong.error.contains("gpus"), "{wrong:?}");
     cluster.start("run", &["run", "-J", "long", "--", "sleep", "600"]);
+    until("the job is there", || cluster.try_json(&["show", "long"]));
     cluster.await_run("long", 1);
     assert!(!cluster.end("run", rustix::process::Signal::TERM), "its job did not end well");
     assert_eq!(cluster.job("long")["state"], "cancelled", "who ends `run` means its job");
