@@ -4,10 +4,11 @@ mod common;
 
 use common::{Lab, job, limit};
 use ganger_core::lifecycle::Input;
-use ganger_core::model::Span;
-use ganger_core::model::job::{JobSpec, JobState, Priority};
+use ganger_core::model::job::{Exit, JobSpec, JobState, Priority};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::profiles::{Custom, profile};
+use ganger_core::model::node::HealthState;
+use ganger_core::model::{JobId, NodeId, Span};
 use std::sync::Arc;
 
 fn memory(mut spec: JobSpec, bytes: u64) -> JobSpec {
@@ -60,6 +61,30 @@ fn who_cannot_be_stopped_is_asked_for_itself() {
     lab.settle();
     assert_eq!(lab.state(hard), JobState::Running);
     assert_eq!([lab.state(soft), lab.state(yields)], [JobState::Pending, JobState::Pending]);
+}
+
+/// Its lease had been taken for a stop that it confirmed late, and was never given back: every worker that it got from then
+/// on ended at once, and was placed there again, and so on in the same moment.
+#[test]
+fn a_node_that_comes_out_of_quarantine_has_its_lease_again() {
+    let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
+    let slow = lab.submit(job("slow", 1, 1, Priority::P2));
+    lab.settle();
+    let refused: Vec<JobId> = (0..4).map(|i| lab.submit(job(&format!("refused{i}"), 1, 1, Priority::P2))).collect();
+    lab.decide();
+    for id in refused {
+        lab.exit(id, 0, Exit::Refused("disk full".to_string()));
+    }
+    lab.apply(Input::Requeue { job: slow, by: "me".to_string() });
+    lab.pass(Span::seconds(95));
+    let node = lab.cluster.node(NodeId(0));
+    assert!(node.revoked_at.is_some() && node.health.state == HealthState::Quarantined);
+    lab.obey();
+    for _ in 0..61 {
+        lab.pass(Span::minutes(1));
+    }
+    let node = lab.cluster.node(NodeId(0));
+    assert_eq!((node.health.state, node.revoked_at), (HealthState::Probation, None));
 }
 
 /// An aged job started and was stopped by the next decision, for one whose class is higher by right.

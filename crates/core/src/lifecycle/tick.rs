@@ -44,17 +44,8 @@ impl Change<'_> {
         let node = self.cluster.node(id);
         let silent = now.since(node.last_heard);
         match node.health.state {
-            HealthState::Quarantined if node.health.until.is_some_and(|until| until <= now) && silent >= lease => {
-                self.set_health(
-                    id,
-                    HealthState::Suspect,
-                    format!("quarantine is over, but not heard for {silent}"),
-                    None,
-                );
-            }
             HealthState::Quarantined if node.health.until.is_some_and(|until| until <= now) => {
-                let until = now + self.cluster.policy.probation;
-                self.set_health(id, HealthState::Probation, "quarantine is over".to_string(), Some(until));
+                self.end_quarantine(id, silent);
             }
             HealthState::Probation if node.health.until.is_some_and(|until| until <= now) => {
                 self.set_health(id, HealthState::Ready, "probation passed".to_string(), None);
@@ -65,6 +56,23 @@ impl Change<'_> {
             _ => {}
         }
         self.fence_if_lease_is_over(id);
+    }
+
+    /// Whoever is silent, or has not confirmed a stop yet, is not trusted before it is fenced. Else its lease is renewed
+    /// again: all that it ran is over.
+    fn end_quarantine(&mut self, id: NodeId, silent: Span) {
+        let (now, policy) = (self.now, &self.cluster.policy);
+        let (lease, until) = (policy.lease, now + policy.probation);
+        let node = self.cluster.node(id);
+        let but = if silent >= lease {
+            format!("not heard for {silent}")
+        } else if node.revoked_at.is_some() && !node.tenants.is_empty() {
+            "it did not confirm a stop".to_string()
+        } else {
+            self.node_mut(id).revoked_at = None;
+            return self.set_health(id, HealthState::Probation, "quarantine is over".to_string(), Some(until));
+        };
+        self.set_health(id, HealthState::Suspect, format!("quarantine is over, but {but}"), None);
     }
 
     fn fence_if_lease_is_over(&mut self, id: NodeId) {
