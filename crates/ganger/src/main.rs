@@ -5,6 +5,8 @@
 mod cli;
 mod client;
 mod commands;
+#[cfg(test)]
+mod documents;
 mod example;
 mod failure;
 mod files;

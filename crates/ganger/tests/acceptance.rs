@@ -204,6 +204,9 @@ fn a_token_opens_what_its_role_may(cluster: &Cluster) {
     };
     let created = cluster.json(&["token", "create", "other", "--role", "agent", "--user", "nobody"]);
     has(&created, &["name", "role", "user", "created_at", "secret"]);
+    let owner =
+        cluster.json(&["token", "list"]).as_array().unwrap().iter().find(|t| t["name"] == "owner").unwrap().clone();
+    assert_eq!(cluster.json(&["token", "create", "mine"])["user"], owner["user"], "without --user it is the caller's");
     let listed = both(cluster, &["token", "list"]);
     assert!(listed.as_array().unwrap().iter().all(|token| token.get("secret").is_none()), "{listed}");
     assert_eq!(as_guest(&["jobs"]).status.code(), Some(0));
@@ -214,7 +217,7 @@ fn a_token_opens_what_its_role_may(cluster: &Cluster) {
 
 #[test]
 fn run_follows_and_ends_with_the_jobs_exit_code() {
-    let cluster = Cluster::up("2xdgx-h100");
+    let mut cluster = Cluster::up("2xdgx-h100");
     let fine = cluster.ganger(&["run", "--gpus", "8", "--nodes", "2", "--", "sh", "-c", "echo rank $RANK"]);
     assert_eq!(fine.code, 0, "{fine:?}");
     assert!(fine.out.contains("[0] rank 0\n") && fine.out.contains("[1] rank 1\n"), "{fine:?}");
@@ -222,6 +225,15 @@ fn run_follows_and_ends_with_the_jobs_exit_code() {
     assert_eq!(seven.code, 7, "{seven:?}");
     let highest = cluster.ganger(&["run", "--gpus", "1", "-n", "3", "--", "sh", "-c", "exit $((RANK / 2 * 9))"]);
     assert_eq!(highest.code, 9, "{highest:?}");
+    let typo = cluster.ganger(&["run", "--", "pyhton3", "train.py"]);
+    assert_eq!(typo.code, 127, "{typo:?}");
+    assert!(typo.out.contains("cannot execute `pyhton3`: No such file"), "{typo:?}");
+    assert!(typo.error.contains("failed: rank 0 exited with code 127 (command not found"), "{typo:?}");
+    let nodes = cluster.json(&["nodes"]);
+    assert!(
+        nodes.as_array().unwrap().iter().all(|node| node["cause"].is_null() || node["cause"] == "registered"),
+        "{nodes}"
+    );
     let terminal = cluster
         .ganger_with(&["run", "--pty", "--", "sh", "-c", "test -t 0 && read line && echo got $line"], b"words\n");
     assert_eq!(terminal.code, 0, "{terminal:?}");
@@ -229,6 +241,11 @@ fn run_follows_and_ends_with_the_jobs_exit_code() {
     let wrong = cluster.ganger(&["run", "--gpus", "-1", "--", "true"]);
     assert_eq!(wrong.code, 2, "{wrong:?}");
     assert!(wrong.error.contains("gpus"), "{wrong:?}");
+    cluster.start("run", &["run", "-J", "long", "--", "sleep", "600"]);
+    until("the job is there", || cluster.try_json(&["show", "long"]));
+    cluster.await_run("long", 1);
+    assert!(!cluster.end("run", rustix::process::Signal::TERM), "its job did not end well");
+    assert_eq!(cluster.job("long")["state"], "cancelled", "who ends `run` means its job");
 }
 
 /// A YAML that would grow to gigabytes.

@@ -173,32 +173,80 @@ fn a_cancelled_tree_leaves_nothing_behind() {
 
 #[test]
 fn a_node_refuses_what_it_cannot_start_and_says_why() {
-    // Each of the two bad jobs makes one node cool down, which leaves one.
-    let cluster = Cluster::up("3xdgx-h100");
-    cluster.submit("name: absent\ncommand: [no-such-program]\n");
-    let refused = until("the refusal is told", || {
-        let detail = cluster.job("absent");
-        Some(detail).filter(|detail| {
-            detail["note"].as_str().is_some_and(|note| note.contains("\"no-such-program\" is not in the PATH"))
-        })
-    });
-    assert!(refused["exit_code"].is_null(), "a command that never ran has no exit code: {refused}");
-    assert_eq!(refused["failures"], 0, "the node pays, not the job");
-    let charged = cluster.json(&["events"]);
-    let charged = charged.as_array().unwrap().iter().filter(|event| event["kind"] == "refused").count();
-    assert!(charged >= 1, "no node was charged");
-    assert!(cluster.ok(&["show", "absent"]).contains("no-such-program"));
-    cluster.ok(&["cancel", "absent"]);
-
+    // The bad job makes one node cool down, which leaves one.
+    let cluster = Cluster::up("2xdgx-h100");
     // Nobody may write there, root included.
     cluster.submit("name: unwritable\ncheckpoint: {dir: /proc/checkpoints}\ncommand: [sleep, '600']\n");
     until("the directory is refused", || {
         let note = cluster.job("unwritable")["note"].as_str()?.to_string();
         note.contains("/proc/checkpoints").then_some(())
     });
+    let detail = cluster.job("unwritable");
+    assert!(detail["exit_code"].is_null(), "what never ran has no exit code: {detail}");
+    assert_eq!(detail["failures"], 0, "the node pays, not the job");
     cluster.ok(&["cancel", "unwritable"]);
     let fine = cluster.ganger(&["run", "--", "echo", "still here"]);
     assert_eq!((fine.code, fine.out.as_str()), (0, "still here\n"), "{fine:?}");
+}
+
+/// Both took the orders of the one name, and each rank ran twice.
+#[test]
+fn two_agents_are_never_one_node() {
+    let mut cluster = one_node("4s");
+    let (server, other) = (cluster.server.clone(), cluster.dir.join("data/nodes/other"));
+    let words = ["agent", "--join", &server, "--node", "n0", "--profile", "dgx-h100", "--data-dir"];
+    cluster.start("other", &[&words[..], &[other.to_str().unwrap()]].concat());
+    let log = cluster.dir.join("other.log");
+    let says = |what: &str| fs::read_to_string(&log).is_ok_and(|text| text.contains(what));
+    until("the second agent is refused", || says("another agent answers for it").then_some(()));
+    let ran = cluster.ganger(&["run", "-n", "3", "--", "sh", "-c", "echo rank $RANK"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!other.join("logs").exists() || fs::read_dir(other.join("logs")).unwrap().next().is_none());
+    // When the first one is gone for good, the second may take its place.
+    cluster.end("n0", Signal::KILL);
+    until("the second agent answers for the node", || says("registered").then_some(()));
+    until("the node takes work again", || (cluster.ganger(&["run", "--", "true"]).code == 0).then_some(()));
+}
+
+/// `wait` failed as if the job had, `logs -f` ended as if it were over.
+#[test]
+fn what_follows_a_job_outlives_a_restart_of_the_server() {
+    let mut cluster = one_node("60s");
+    let bell = cluster.dir.join("bell");
+    let script = format!("echo first; until [ -e {} ]; do sleep 0.05; done; echo last", bell.display());
+    cluster.submit(&format!("name: long\ncommand: [sh, -c, '{script}']\n"));
+    cluster.await_run("long", 1);
+    let mut followers = [&["wait", "long"][..], &["logs", "long", "-f"]].map(|words| Follower::start(&cluster, words));
+    until("the log is followed", || followers[1].said("out").contains("first").then_some(()));
+    cluster.end("server", Signal::KILL);
+    for follower in &followers {
+        until("the outage is told", || follower.said("err").contains("asking again").then_some(()));
+    }
+    cluster.restart_server("60s");
+    fs::write(bell, "").unwrap();
+    let codes: Vec<Option<i32>> = followers.iter_mut().map(|f| f.child.wait().unwrap().code()).collect();
+    assert_eq!(codes, [Some(0), Some(0)], "{} {}", followers[0].said("err"), followers[1].said("err"));
+    assert_eq!(followers[1].said("out"), "first\nlast\n");
+}
+
+/// A command that runs beside the test; what it says is in files.
+struct Follower {
+    child: std::process::Child,
+    files: PathBuf,
+}
+
+impl Follower {
+    fn start(cluster: &Cluster, words: &[&str]) -> Follower {
+        let files = cluster.dir.join(format!("follower-{}", words[0]));
+        let file = |kind| fs::File::create(files.with_extension(kind)).unwrap();
+        let mut command = cluster.command(words);
+        let child = command.stdout(file("out")).stderr(file("err")).spawn().unwrap();
+        Follower { child, files }
+    }
+
+    fn said(&self, kind: &str) -> String {
+        fs::read_to_string(self.files.with_extension(kind)).unwrap()
+    }
 }
 
 #[test]

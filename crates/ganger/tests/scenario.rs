@@ -43,7 +43,7 @@ fn a_scenario_that_holds_ends_with_0_and_tells_each_expectation() {
     let (code, out, error) = sim(&[&file]);
     assert_eq!((code, error.as_str()), (0, ""));
     assert!(out.contains(":3: expect A done ended=1h ... ok"), "{out}");
-    assert!(out.contains("passed, 1 of 1 expectations held"), "{out}");
+    assert!(out.contains("passed, 1 of 1 expectation held, 0 rules broken"), "{out}");
     let (code, out, _) = sim(&["-v", &file]);
     assert!(code == 0 && out.contains("submitted") && out.contains("A attempt 1 runs"), "{out}");
 }
@@ -56,6 +56,7 @@ fn a_failed_expectation_ends_with_1_and_the_actual_values() {
     assert_eq!((code, error.as_str()), (1, ""));
     assert!(out.contains(":4: expect A pending started=2h ... FAILED, actual: running started=0s"), "{out}");
     assert!(out.contains("passed, 1 of 1"), "the other file is run all the same: {out}");
+    assert!(out.ends_with("\n2 files: 1 passed, 1 failed; 1 of 2 expectations held\n"), "{out}");
 }
 
 #[test]

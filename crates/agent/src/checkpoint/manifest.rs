@@ -47,6 +47,31 @@ pub enum ManifestError {
     Refused { dir: PathBuf, path: PathBuf, problem: &'static str },
     #[error("cannot write the manifest of {}: it holds no file; save the checkpoint first", dir.display())]
     Empty { dir: PathBuf },
+    #[error("cannot seal {}: there is no such directory; save the checkpoint into it first", dir.display())]
+    Missing { dir: PathBuf },
+    #[error("cannot seal {}: it is no directory; save the checkpoint's files into one of their own and seal that", dir.display())]
+    NoDirectory { dir: PathBuf },
+    #[error("cannot seal {} for step {step}: it is sealed for step {sealed} already; save each step into a directory of its own", dir.display())]
+    Sealed { dir: PathBuf, sealed: u64, step: u64 },
+}
+
+/// As [`write_manifest`], but refuses what a program that seals its own save cannot mean. Sealing again for the same step is fine: a
+/// save that is repeated after a crash does that.
+///
+/// # Errors
+/// [`ManifestError`]: as there, or `dir` is no directory or sealed for another step.
+pub fn seal(dir: &Path, step: u64) -> Result<Verified, ManifestError> {
+    let owned = || dir.to_path_buf();
+    match fs::metadata(dir) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => return Err(ManifestError::NoDirectory { dir: owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ManifestError::Missing { dir: owned() }),
+        Err(source) => return Err(ManifestError::Io { dir: owned(), path: owned(), source }),
+    }
+    match peek_step(dir) {
+        Some(sealed) if sealed != step => Err(ManifestError::Sealed { dir: owned(), sealed, step }),
+        _ => write_manifest(dir, step),
+    }
 }
 
 /// Hashes every file below `dir` and writes its manifest. Call it when the save is complete; unfinished names are left out.

@@ -30,7 +30,7 @@ mod tests;
 
 pub use defect::Defect;
 pub use fence::{Fence, FenceError, OtherJob};
-pub use manifest::{MANIFEST_NAME, ManifestError, write_manifest};
+pub use manifest::{MANIFEST_NAME, ManifestError, seal as seal_directory, write_manifest};
 pub use probe::{FileSystem, ProbeError, ProbeReport, probe};
 pub use scan::{Scan, newest_valid};
 

@@ -1,5 +1,6 @@
 //! The life of one run of a gang: placed → preparing → going → running → (stopping) → its last device is free.
 use super::change::Change;
+use crate::model::amounts::count;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{
     Attempt, AttemptPhase, EXIT_REQUEUE, Exit, Job, JobState, Place, Stop, StopWhy, Worker, WorkerPhase,
@@ -35,7 +36,8 @@ impl Change<'_> {
         job.note = None;
         job.exit_code = None;
         let from = job.checkpoint.as_ref().map_or(String::new(), |c| format!(", resumes from step {}", c.step));
-        let text = format!("{} attempt {number}: {} workers on {on}{from}", job.spec.name, job.spec.gang.workers);
+        let workers = count(job.spec.gang.workers.into(), "worker");
+        let text = format!("{} attempt {number}: {workers} on {on}{from}", job.spec.name);
         self.set_state(id, JobState::Starting);
         self.event("placed", Some(id), None, text);
     }
@@ -123,7 +125,7 @@ impl Change<'_> {
     pub fn shrink(&mut self, id: JobId, number: AttemptNo, ranks: &[Rank], claimant: JobId) {
         let Some(job) = self.cluster.job(id) else { return };
         let deadline = self.now + job.spec.checkpoint.grace;
-        let text = format!("{} gives up {} workers for job {claimant}", job.spec.name, ranks.len());
+        let text = format!("{} gives up {} for job {claimant}", job.spec.name, count(ranks.len() as u64, "worker"));
         let Some(attempt) = self.live_attempt(id, number) else { return };
         let mut places = Vec::new();
         for worker in attempt.workers.iter_mut().filter(|worker| ranks.contains(&worker.rank)) {

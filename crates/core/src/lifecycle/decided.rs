@@ -3,6 +3,7 @@
 use super::change::Change;
 use super::input::{Effects, Refusal};
 use crate::check;
+use crate::model::amounts::count;
 use crate::model::decision::{Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId, Rank};
 use crate::model::job::{JobState, Place, Priority};
@@ -69,7 +70,7 @@ impl Change<'_> {
         };
         let left = job.attempt.as_ref().map_or(0, |attempt| attempt.staying().count()).saturating_sub(ranks.len());
         if !job.is_running() || !ranks.iter().all(staying) || left < job.spec.gang.min as usize {
-            return Err(stale(format!("job {id} cannot give up {} workers", ranks.len())));
+            return Err(stale(format!("job {id} cannot give up {}", count(ranks.len() as u64, "worker"))));
         }
         Ok(())
     }
@@ -138,9 +139,9 @@ impl Change<'_> {
         }
         let name = self.cluster.job(id).map_or(String::new(), |job| job.spec.name.clone());
         let victims: Vec<String> = claim.victims.iter().map(|(job, _)| job.to_string()).collect();
-        let lost = claim.lost_gpu_ms / 1_000;
-        let text =
-            format!("{name} claims the devices of jobs {}: {lost} GPU-seconds of work are lost", victims.join(", "));
+        let jobs = if victims.len() == 1 { "job" } else { "jobs" };
+        let lost = count(claim.lost_gpu_ms / 1_000, "GPU-second");
+        let text = format!("{name} claims the devices of {jobs} {}: {lost} of work lost", victims.join(", "));
         self.cluster.claims.insert(id, claim.clone());
         self.effects.dirty.claims.insert(id);
         self.event("claimed", Some(id), None, text);

@@ -30,7 +30,11 @@ impl Change<'_> {
         let id = NodeId(self.cluster.nodes.len() as u32);
         let placement = self.merged_placement(&spec);
         let node = fresh_node(id, spec, self.now);
-        let text = format!("{} joins: {} x {}", node.name, node.machine.gpus.len(), node.machine.gpu_model);
+        let gpus = match node.machine.gpus.len() {
+            0 => "no GPUs".to_string(),
+            gpus => format!("{gpus} x {}", node.machine.gpu_model),
+        };
+        let text = format!("{} joins: {gpus}", node.name);
         self.cluster.node_names.insert(node.name.clone(), id);
         self.cluster.nodes.push(Arc::new(node));
         self.effects.registered = Some(id);

@@ -1,6 +1,7 @@
 //! What people ask for: submit, cancel, hold, requeue, and the settings of queues, fabric and policy.
 use super::change::Change;
 use super::input::{NodePlacement, QueueSpec, Refusal};
+use crate::model::amounts::count;
 use crate::model::ids::JobId;
 use crate::model::job::{Dependency, DependencyKind, Job, JobSpec, JobState, Owner, StopWhy};
 use crate::model::queue::{Queue, ancestry};
@@ -14,8 +15,13 @@ impl Change<'_> {
         self.cluster.next_job = id.0 + 1;
         self.mark_globals();
         let text = format!(
-            "{} by {} in queue {}: {} workers of {} GPUs, {}",
-            spec.name, owner.user, spec.queue, spec.gang.workers, spec.shape.gpus, spec.priority
+            "{} by {} in queue {}: {} of {}, {}",
+            spec.name,
+            owner.user,
+            spec.queue,
+            count(spec.gang.workers.into(), "worker"),
+            count(spec.shape.gpus.into(), "GPU"),
+            spec.priority
         );
         let job = Job::new(id, spec, owner, self.now);
         self.cluster.jobs.insert(id, Arc::new(job));

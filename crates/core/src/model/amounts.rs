@@ -174,6 +174,11 @@ impl fmt::Display for HumanBytes {
     }
 }
 
+/// A number and its noun: `1 node`, `2 nodes`.
+pub fn count(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,5 @@
 //! What `decide` returns: steps to take as one whole, reservations, and one typed reason for every job looked at.
+use super::amounts::count;
 use super::ids::{AttemptNo, JobId, NodeId, Rank};
 use super::job::{Level, Place, Priority, StopWhy};
 use super::time::{Time, rfc3339};
@@ -210,25 +211,32 @@ impl fmt::Display for Blocker {
             Blocker::Unsatisfiable { text } => write!(f, "can never run: {text}"),
             Blocker::Health { workers, placeable, out } => write!(
                 f,
-                "{placeable} of {workers} workers placeable; {out} suitable nodes take no new work (health, drain, cordon)"
+                "{placeable} of {} placeable; {} without new work (health, drain, cordon)",
+                count((*workers).into(), "worker"),
+                count((*out).into(), "suitable node")
             ),
             Blocker::NodeFilter { rejected, .. } => {
-                write!(f, "none of {rejected} nodes has the model, memory, labels or pool asked for")
+                let nodes = count((*rejected).into(), "node");
+                write!(f, "none of {nodes} has the model, memory, labels or pool asked for")
             }
             Blocker::Resources { workers, placeable, needs_gpus, free_gpus, short } => write!(
                 f,
-                "needs {needs_gpus} GPUs, {free_gpus} free; {placeable} of {workers} workers placeable, short of: {short}"
+                "needs {}, {free_gpus} free; {placeable} of {} placeable, short of: {short}",
+                count(*needs_gpus, "GPU"),
+                count((*workers).into(), "worker")
             ),
             Blocker::Topology { workers, level, best, best_gpus, placeable, domain } => write!(
                 f,
-                "no {level} holds {workers} workers, best holds {best} ({domain}, {best_gpus} free GPUs); the cluster has \
-                 room for {placeable}"
+                "no {level} holds {}, best holds {best} ({domain}, {}); the cluster has room for {placeable}",
+                count((*workers).into(), "worker"),
+                count((*best_gpus).into(), "free GPU")
             ),
             Blocker::Priority { ahead, class } => {
                 write!(f, "there is room, but it is promised to job {ahead} ({class}), which goes first")
             }
             Blocker::Yielding { victims, deadline } => {
-                write!(f, "{victims} jobs are leaving for it, at the latest by {}", rfc3339(*deadline))
+                let leaving = if *victims == 1 { "1 job is".to_string() } else { format!("{victims} jobs are") };
+                write!(f, "{leaving} leaving for it, at the latest by {}", rfc3339(*deadline))
             }
             Blocker::NotReached => write!(f, "jobs that go first used up the work units of this decision"),
         }

@@ -43,12 +43,14 @@ pub struct Quarantine {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "The file: docs/reference/cluster.md in the source tree.")]
 pub struct Queues {
     #[command(subcommand)]
     pub command: Option<ApplyCommand>,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "The file: docs/reference/cluster.md in the source tree.")]
 pub struct ClusterArgs {
     #[command(subcommand)]
     pub command: ApplyCommand,

@@ -3,6 +3,9 @@ use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The smallest job file:\n  name: hello\n  command: [echo, hello]\n\nAll of its keys: docs/reference/job.md in the source tree. Examples: examples/."
+)]
 pub struct Submit {
     /// A job file (YAML), a script with #SBATCH lines, or - for standard input.
     pub file: PathBuf,
@@ -15,7 +18,7 @@ pub struct Submit {
 #[derive(Debug, Args)]
 #[command(
     allow_negative_numbers = true,
-    after_help = "Ctrl-C once cancels the job, twice leaves it to itself.\n\nExample: ganger run --gpus 8 -N 2 --time 1h -- torchrun train.py"
+    after_help = "Ctrl-C (or SIGTERM) once cancels the job, twice leaves it to itself.\n\nExamples:\n  ganger run --gpus 8 -N 2 -- sh -c 'echo rank $RANK of $WORLD_SIZE has $CUDA_VISIBLE_DEVICES'\n  ganger run --gpus 8 -N 2 --launcher torchrun --time 1h -- torchrun train.py"
 )]
 pub struct Run {
     /// Name of the job; without it the command's.
@@ -180,5 +183,14 @@ pub struct CheckpointArgs {
 #[derive(Debug, clap::Subcommand)]
 pub enum CheckpointCommand {
     /// A checkpoint of STEP is complete at PATH.
-    Announce { step: u64, path: PathBuf },
+    Announce {
+        step: u64,
+        path: PathBuf,
+        /// First do as `seal` does: PATH is a directory of files of no format that Ganger knows.
+        #[arg(long)]
+        seal: bool,
+    },
+    /// The last act of a save into DIR: make its files durable and write ganger-checkpoint.json with their names, sizes
+    /// and hashes, which proves later that the checkpoint of STEP is whole.
+    Seal { dir: PathBuf, step: u64 },
 }

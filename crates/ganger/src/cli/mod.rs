@@ -84,7 +84,7 @@ pub enum Verb {
     Token(TokenArgs),
     /// Check this machine, the server and the way between.
     Doctor(Doctor),
-    /// Tell Ganger about a checkpoint, from inside a job.
+    /// Seal a checkpoint and tell Ganger about it, from inside a job.
     Checkpoint(CheckpointArgs),
     /// Start everything on this machine: server and agents.
     Up(Up),

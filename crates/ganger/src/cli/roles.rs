@@ -56,7 +56,8 @@ pub struct AgentArgs {
     /// Where its workers, logs and reports are kept.
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
-    /// Pretend to be such a machine, such as dgx-h100.
+    /// Describe this node as such a machine, such as dgx-h100, whatever it is: its GPUs are made up. Without it: CPUs and
+    /// memory as they are, no GPUs.
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
     /// Where ranks on other nodes reach this one.

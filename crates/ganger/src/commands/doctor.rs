@@ -120,7 +120,7 @@ async fn server_findings(server: Option<&str>, now_ms: u64) -> Vec<Finding> {
         (all, _) => Finding::new(
             "nodes",
             Verdict::Ok,
-            format!("{} ready with {} GPUs", text::count(all.into(), "node"), status.gpus),
+            format!("{} ready with {}", text::count(all.into(), "node"), text::count(status.gpus, "GPU")),
         ),
     });
     findings

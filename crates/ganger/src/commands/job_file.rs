@@ -2,6 +2,7 @@
 //! because only the user's own process knows home, directory and variables.
 use crate::failure::Failure;
 use crate::files::{self, Text};
+use crate::output::say;
 use ganger_core::model::JobId;
 use ganger_core::model::wire::job::{FieldError, JobFile};
 use ganger_core::model::wire::sbatch;
@@ -90,6 +91,9 @@ fn parse(text: &Text, path: &Path, submitter: &Submitter) -> Result<JobFile, Fai
                 .map(|error| format!("{}:{}: {}: {}; {}", text.name, error.line, error.what, error.problem, error.fix));
             Failure::wrong(lines.collect::<Vec<_>>().join("\n"))
         })?;
+        for (line, warning) in &script.warnings {
+            say(format!("{}:{line}: warning: {warning}", text.name));
+        }
         let mut job = script.job;
         if script.export_all {
             submitter.add_env(&mut job);

@@ -1,5 +1,5 @@
 //! What the commands do, a file for each noun. They parse nothing and decide nothing: they ask the server and print.
-mod announce;
+mod checkpoint;
 mod cluster;
 mod demo;
 mod docs;
@@ -61,7 +61,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Verb::Man { dir } => docs::man(&dir),
         Verb::Sim(args) => sim::run(args.command, &look),
         Verb::Topo(args) if args.from.is_some() || args.profile.is_some() => topo::offline(args, &look),
-        Verb::Checkpoint(args) => block_on(announce::run(args.command, server)),
+        Verb::Checkpoint(args) => block_on(checkpoint::run(args.command, server)),
         Verb::Up(args) => block_on_many(up::run(args)),
         Verb::Server(args) => block_on_many(roles::server(args)),
         Verb::Agent(args) => block_on_many(roles::agent(args, server)),

@@ -13,6 +13,7 @@ use ganger_core::model::wire::job::{
     CheckpointFile, Command, FieldError, GangFile, JobFile, ResourcesFile, TopologyFile,
 };
 use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 /// The longest that passes before a new state is seen.
@@ -31,10 +32,20 @@ pub async fn run(api: &Api, args: Run) -> Result<(), Failure> {
     }
     submitter.localise(&mut job);
     job_file::check(&job).map_err(|errors| Failure::fields("ganger run", &errors))?;
+    // Before the job is there, so that no signal ends this command and leaves the job.
+    let stops = Stops::listen()?;
     let detail = api.submit(&job).await?;
     say(format!("job {} ({}) submitted", detail.view.id, detail.view.name));
-    let mut followed =
-        Followed { api, job: detail.view.id.to_string(), attempt: 0, logs: JoinSet::new(), told: String::new(), pty };
+    let mut followed = Followed {
+        api,
+        job: detail.view.id.to_string(),
+        attempt: 0,
+        logs: JoinSet::new(),
+        told: String::new(),
+        pty,
+        stops,
+        interrupts: 0,
+    };
     let ended = followed.until_ended(detail).await?;
     let code = exit_code(&ended.view);
     if ended.view.state != JobState::Done {
@@ -117,11 +128,33 @@ struct Followed<'a> {
     logs: JoinSet<Result<(), Failure>>,
     told: String,
     pty: bool,
+    stops: Stops,
+    interrupts: u32,
+}
+
+/// Ctrl-C, and SIGTERM: who ends this command by `kill` or `timeout` means its job.
+struct Stops {
+    typed: Signal,
+    sent: Signal,
+}
+
+impl Stops {
+    fn listen() -> Result<Stops, Failure> {
+        let fail = |error| Failure::failed(format!("cannot listen for signals: {error}"));
+        let (typed, sent) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+        Ok(Stops { typed: typed.map_err(fail)?, sent: sent.map_err(fail)? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.typed.recv() => {}
+            _ = self.sent.recv() => {}
+        }
+    }
 }
 
 impl Followed<'_> {
     async fn until_ended(&mut self, mut detail: JobDetail) -> Result<JobDetail, Failure> {
-        let mut interrupts = 0;
         loop {
             self.tell(&detail.view);
             self.start_logs(&detail).await?;
@@ -131,17 +164,15 @@ impl Followed<'_> {
             }
             detail = tokio::select! {
                 answer = patiently(|| self.api.wait(&self.job, LOOK_EVERY)) => answer?,
-                _ = tokio::signal::ctrl_c() => {
-                    interrupts += 1;
-                    self.interrupted(interrupts).await?
-                }
+                () = self.stops.next() => self.interrupted().await?,
             };
         }
     }
 
     /// Once cancels, twice leaves.
-    async fn interrupted(&self, times: u32) -> Result<JobDetail, Failure> {
-        if times > 1 {
+    async fn interrupted(&mut self) -> Result<JobDetail, Failure> {
+        self.interrupts += 1;
+        if self.interrupts > 1 {
             say(format!("leaving job {} to itself: `ganger logs -f {0}` follows it", self.job));
             return Err(Failure::silent(INTERRUPTED));
         }
@@ -174,7 +205,10 @@ impl Followed<'_> {
         }
         self.attempt = view.attempt;
         if self.pty && view.state == JobState::Running {
-            return interact::attach(self.api, &self.job).await;
+            return tokio::select! {
+                attached = interact::attach(self.api, &self.job) => attached,
+                () = self.stops.next() => self.interrupted().await.map(drop),
+            };
         }
         self.drain().await;
         let ranks = (0..view.workers).collect();

@@ -2,12 +2,12 @@
 use crate::cli::SimCommand;
 use crate::failure::Failure;
 use crate::files;
-use crate::output::{Look, emit, json::json};
+use crate::output::{Look, emit, json::json, text::count};
 use ganger_core::model::cluster::Cluster;
 use ganger_core::model::decision::{Decision, Step};
 use ganger_core::model::wire::api::Snapshot;
 use ganger_core::scheduler::decide;
-use ganger_simulator::run_file;
+use ganger_simulator::{Outcome, run_file};
 use serde_json::json as object;
 use std::path::{Path, PathBuf};
 
@@ -46,10 +46,10 @@ fn decided(cluster: &Cluster, decision: &Decision, same: Option<bool>) -> String
             Step::Stop { job, attempt, why } => format!("stop {} attempt {attempt}: {why:?}", name(*job)),
             Step::Shrink { job, attempt, .. } => format!("shrink {} attempt {attempt}", name(*job)),
             Step::Claim(claim) => format!(
-                "claim {} workers for {}, {} victims",
-                claim.places.len(),
+                "claim {} for {}, {}",
+                count(claim.places.len() as u64, "worker"),
                 name(claim.claimant),
-                claim.victims.len()
+                count(claim.victims.len() as u64, "victim")
             ),
             Step::Unclaim { claimant, why } => format!("give up the claim of {}: {why}", name(*claimant)),
             Step::Start { job, attempt, places } => {
@@ -76,8 +76,19 @@ fn decided(cluster: &Cluster, decision: &Decision, same: Option<bool>) -> String
         Some(false) => "NOT the same as recorded",
         None => "no decision was recorded with it",
     };
-    out.push_str(&format!("{} work units; {verdict}\n", decision.work));
+    out.push_str(&format!("{}; {verdict}\n", count(decision.work, "work unit")));
     out
+}
+
+/// The line that sums up several files.
+fn total(outcomes: &[Outcome], malformed: usize) -> String {
+    let files = count((outcomes.len() + malformed) as u64, "file");
+    let passed = outcomes.iter().filter(|outcome| outcome.passed()).count();
+    let all = outcomes.iter().map(|outcome| outcome.expectations.len()).sum::<usize>() as u64;
+    let held = outcomes.iter().flat_map(|outcome| &outcome.expectations).filter(|result| result.ok).count();
+    let unread = if malformed > 0 { format!(", {malformed} not run") } else { String::new() };
+    let failed = outcomes.len() - passed;
+    format!("{files}: {passed} passed, {failed} failed{unread}; {held} of {} held\n", count(all, "expectation"))
 }
 
 /// Runs all files, also after one that failed; the worst outcome counts.
@@ -101,6 +112,8 @@ fn scenario(paths: &[PathBuf], verbose: bool, look: &Look) -> Result<(), Failure
     }
     if look.is_json() {
         emit(&json(&outcomes)?)?;
+    } else if paths.len() > 1 {
+        emit(&total(&outcomes, malformed.len()))?;
     }
     match (malformed.is_empty(), failed) {
         (false, _) => Err(Failure::wrong(malformed.join("\n"))),

@@ -1,9 +1,11 @@
-//! `ganger submit`: standard output is the id alone, so that scripts can take it.
+//! `ganger submit`: off a terminal standard output is the id alone, so that scripts can take it.
 use super::job_file::{self, Submitter};
 use crate::cli::Submit;
 use crate::client::Api;
 use crate::failure::Failure;
-use crate::output::{Look, emit, json::json, say, why};
+use crate::output::{Look, emit, json::json, why};
+use ganger_core::model::wire::api::JobView;
+use std::io::IsTerminal;
 
 pub async fn run(api: &Api, args: Submit, look: &Look) -> Result<(), Failure> {
     let job = job_file::read(&args.file, &Submitter::of_process()?)?;
@@ -16,6 +18,24 @@ pub async fn run(api: &Api, args: Submit, look: &Look) -> Result<(), Failure> {
     if look.is_json() {
         return emit(&json(&detail)?);
     }
-    say(format!("submitted {} as job {}", detail.view.name, detail.view.id));
-    emit(&format!("{}\n", detail.view.id))
+    emit(&told(&detail.view, std::io::stdout().is_terminal()))
+}
+
+fn told(job: &JobView, to_people: bool) -> String {
+    match to_people {
+        true => format!("submitted {} as job {}\n", job.name, job.id),
+        false => format!("{}\n", job.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_the_name_and_scripts_the_id() {
+        let job = crate::output::samples::jobs().remove(0);
+        assert_eq!(told(&job, true), "submitted eval as job 7\n");
+        assert_eq!(told(&job, false), "7\n");
+    }
 }

@@ -12,8 +12,6 @@ pub async fn run(api: &Api, command: TokenCommand, look: &Look) -> Result<(), Fa
             emit(&if look.is_json() { json(&tokens)? } else { table::tokens(&tokens, look) })
         }
         TokenCommand::Create { name, role, user } => {
-            let user =
-                user.or_else(own_name).ok_or_else(|| Failure::wrong("cannot tell who you are: give --user NAME"))?;
             let token = api.create_token(&TokenRequest { name, role: role.into(), user }).await?;
             if look.is_json() {
                 return emit(&json(&token)?);
@@ -27,8 +25,4 @@ pub async fn run(api: &Api, command: TokenCommand, look: &Look) -> Result<(), Fa
             Ok(())
         }
     }
-}
-
-fn own_name() -> Option<String> {
-    ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
 }

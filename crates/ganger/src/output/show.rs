@@ -5,8 +5,12 @@ use super::text::{bold, count, hang, state};
 use super::time::{age, between, relative};
 use ganger_core::model::time::Span;
 use ganger_core::model::wire::api::{JobDetail, RankView};
+use ganger_core::model::wire::sbatch;
 
 const INDENT: usize = 12;
+/// So much of a command or script is shown.
+const COMMAND_CHARS: usize = 300;
+const SCRIPT_LINES: usize = 3;
 
 pub fn job(detail: &JobDetail, look: &Look) -> String {
     let view = &detail.view;
@@ -34,7 +38,7 @@ pub fn job(detail: &JobDetail, look: &Look) -> String {
             format!("step {} of attempt {}, {at}: {}", checkpoint.step, checkpoint.attempt, checkpoint.path),
         );
     }
-    line("command", words(&detail.command));
+    line("command", script(&detail.command).unwrap_or_else(|| words(&detail.command)));
     if let Some(code) = view.exit_code {
         line("exit code", code.to_string());
     }
@@ -71,7 +75,17 @@ fn runs(detail: &JobDetail) -> String {
     let view = &detail.view;
     let evictions = count(view.evictions.into(), "eviction");
     let failures = count(detail.failures.into(), "failure");
-    format!("attempt {}, {evictions}, {failures}, {} GPU-seconds", view.attempt, detail.gpu_seconds)
+    format!("attempt {}, {evictions}, {failures}, {}", view.attempt, count(detail.gpu_seconds, "GPU-second"))
+}
+
+/// A batch script by its interpreter, its length and the first commands of it.
+fn script(command: &[String]) -> Option<String> {
+    let text = sbatch::script_of(command)?;
+    let lines = text.lines().count() as u64;
+    let mut own = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = own.by_ref().take(SCRIPT_LINES).collect::<Vec<_>>().join("; ");
+    let more = if own.next().is_some() { "; …" } else { "" };
+    Some(format!("script of {} for {}: {}{more}", count(lines, "line"), command[0], cut(&first)))
 }
 
 /// The command as a shell would take it; long scripts are cut.
@@ -83,9 +97,13 @@ fn words(command: &[String]) -> String {
         .iter()
         .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) });
     let line = quoted.collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(300) {
+    cut(&line)
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(COMMAND_CHARS) {
         Some((at, _)) => format!("{} …", &line[..at]),
-        None => line,
+        None => line.to_string(),
     }
 }
 
@@ -112,5 +130,17 @@ mod tests {
     #[test]
     fn a_job_in_full() {
         insta::assert_snapshot!("show", super::job(&samples::job_detail(), &samples::look()));
+    }
+
+    #[test]
+    fn a_script_is_told_by_its_own_first_commands() {
+        let text = "#!/bin/bash\n#SBATCH -n 2\n\nmodule load nccl\nsrun python train.py\n";
+        let read = |text: &str| {
+            let job = ganger_core::model::wire::sbatch::read(text, "train.sh").unwrap().job;
+            super::script(&job.into_spec(&|_| None).unwrap().run.command).unwrap()
+        };
+        assert_eq!(read(text), "script of 5 lines for /bin/bash: module load nccl; srun python train.py");
+        let longer = format!("{text}echo a\necho b\n");
+        assert!(read(&longer).ends_with("srun python train.py; echo a; …"), "{}", read(&longer));
     }
 }

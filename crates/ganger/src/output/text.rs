@@ -1,5 +1,6 @@
 //! Words in lines: colours of states, wrapping with a hanging indent, columns of unicode text.
 use comfy_table::Color;
+pub use ganger_core::model::amounts::count;
 
 /// The colour of a state's word; none for what is neither good, under way nor bad.
 pub fn state_colour(state: &str) -> Option<Color> {
@@ -75,11 +76,6 @@ pub fn hang(head: &str, head_columns: usize, text: &str, indent: usize, width: u
 /// Columns on a terminal; every character that we print takes one.
 pub fn columns(text: &str) -> usize {
     text.chars().count()
-}
-
-/// A number and its noun: `1 node`, `2 nodes`.
-pub fn count(n: u64, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
 #[cfg(test)]

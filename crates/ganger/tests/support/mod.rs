@@ -108,16 +108,21 @@ impl Cluster {
         let mut cluster = Cluster::new();
         let data = cluster.dir.join("data/server");
         fs::create_dir_all(cluster.dir.join("data")).unwrap();
+        cluster.server = format!("unix:{}", data.join("ganger.sock").display());
+        cluster.restart_server(lease);
+        cluster
+    }
+
+    /// Starts the server of [`Cluster::server`], on what it left behind.
+    pub fn restart_server(&mut self, lease: &str) {
+        let data = self.dir.join("data/server");
         let data = data.to_str().unwrap();
         let words = ["server", "--data-dir", data, "--listen", "127.0.0.1:0", "--allow-root", "--lease", lease];
-        cluster.start("server", &words);
-        let socket = PathBuf::from(data).join("ganger.sock");
-        cluster.server = format!("unix:{}", socket.display());
+        self.start("server", &words);
         until("the server", || {
-            cluster.assert_alive("server");
-            (cluster.ganger(&["nodes"]).code == 0).then_some(())
+            self.assert_alive("server");
+            (self.ganger(&["nodes"]).code == 0).then_some(())
         });
-        cluster
     }
 
     pub fn start_agent(&mut self, node: &str) {

@@ -22,34 +22,32 @@ pub(super) async fn list_tokens(State(app): State<App>, _caller: AdminCaller) ->
     responses((status = 201, body = TokenView), (status = "default", body = ApiError)))]
 pub(super) async fn create_token(
     State(app): State<App>,
-    _caller: AdminCaller,
+    AdminCaller(caller): AdminCaller,
     JsonBody(request): JsonBody<TokenRequest>,
 ) -> Result<(StatusCode, Json<TokenView>), Problem> {
-    check(&app, &request)?;
+    let TokenRequest { name, role, user } = request;
+    let user = user.unwrap_or(caller.user);
+    check(&app, &name, role, &user)?;
     let secret = Secret::generate().map_err(Problem::internal)?;
     let created_at = app.cycle.view().cluster.now;
-    let TokenRequest { name, role, user } = request;
     let record = TokenRecord { name, hash: secret.hash(), role, user, created_at };
     app.cycle.token(TokenChange::Put(record.clone())).await?;
     Ok((StatusCode::CREATED, Json(view(&record, Some(secret)))))
 }
 
-fn check(app: &App, request: &TokenRequest) -> Result<(), Problem> {
+fn check(app: &App, name: &str, role: Role, user: &str) -> Result<(), Problem> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if request.name.is_empty() || request.name.len() > 63 || !request.name.chars().all(legal) {
-        let text = format!(
-            "{:?} cannot name a token: use letters, digits, dot, dash and underscore, at most 63",
-            request.name
-        );
+    if name.is_empty() || name.len() > 63 || !name.chars().all(legal) {
+        let text = format!("{name:?} cannot name a token: use letters, digits, dot, dash and underscore, at most 63");
         return Err(Problem::unprocessable("name", text));
     }
-    if app.cycle.view().tokens.values().any(|token| token.name == request.name) {
-        let text = format!("there is a token {:?} already: revoke it first, or choose another name", request.name);
+    if app.cycle.view().tokens.values().any(|token| token.name == name) {
+        let text = format!("there is a token {name:?} already: revoke it first, or choose another name");
         return Err(Problem::conflict("exists", text));
     }
     // An agent's token owns no jobs, so it needs no user of this machine.
-    if request.role != Role::Agent {
-        user_by_name(&request.user).map_err(|error| Problem::unprocessable("user", error))?;
+    if role != Role::Agent {
+        user_by_name(user).map_err(|error| Problem::unprocessable("user", error))?;
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ impl Server {
     }
 
     pub async fn token(&self, name: &str, role: Role, user: &str) -> Client {
-        let request = TokenRequest { name: name.to_string(), role, user: user.to_string() };
+        let request = TokenRequest { name: name.to_string(), role, user: Some(user.to_string()) };
         let view: TokenView = self.owner().post("/v1/tokens", &request).await.unwrap();
         self.with_token(Secret::new(view.secret.unwrap()))
     }

@@ -1,5 +1,6 @@
 //! What came of a scenario, as data and as text for people.
 use crate::world::{Broken, TraceLine};
+use ganger_core::model::amounts::count;
 use ganger_core::model::time::Span;
 use serde::Serialize;
 use std::fmt::Write;
@@ -50,9 +51,11 @@ impl Outcome {
         let verdict = if self.passed() { "passed" } else { "FAILED" };
         let _ = writeln!(
             text,
-            "{}: {verdict}, {} of {total} expectations held, {broken} rules broken, ended at {}",
+            "{}: {verdict}, {} of {} held, {} broken, ended at {}",
             self.name,
             total - failed,
+            count(total as u64, "expectation"),
+            count(broken as u64, "rule"),
             Span(self.ended_at_ms)
         );
         text

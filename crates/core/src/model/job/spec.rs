@@ -1,5 +1,5 @@
 //! What was asked: [`JobSpec`] and its parts, as checked.
-use crate::model::amounts::Resources;
+use crate::model::amounts::{Resources, count};
 use crate::model::ids::JobId;
 use crate::model::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -253,7 +253,10 @@ impl JobSpec {
         if let Some(slice) = self.topology.ranks_per_island
             && (slice == 0 || workers % slice != 0 || self.shape.gpus == 0)
         {
-            return Err(("topology.ranks_per_island", format!("{slice} does not divide {workers} workers with GPUs")));
+            return Err((
+                "topology.ranks_per_island",
+                format!("{slice} does not divide {} with GPUs", count(workers.into(), "worker")),
+            ));
         }
         if self.shape.gpus == 0 && matches!(self.topology.require, Some(Level::Island | Level::Switch)) {
             return Err(("topology.require", "workers without GPUs are on no island or switch".to_string()));

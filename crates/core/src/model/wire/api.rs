@@ -251,8 +251,9 @@ pub enum Role {
 pub struct TokenRequest {
     pub name: String,
     pub role: Role,
-    /// Jobs run as this user of the nodes.
-    pub user: String,
+    /// Jobs run as this user of the nodes; without it, as the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -1,7 +1,7 @@
 //! From the file to the checked [`JobSpec`], part by part.
 use super::words::{NAME_FIX, is_env_name, is_label, is_name, is_queue_path, parse_rfc3339, parse_signal};
 use super::{ARGUMENT_BYTES_MAX, CheckpointFile, FieldError, Findings, GangFile, JobFile, ResourcesFile, TopologyFile};
-use crate::model::amounts::parse_bytes;
+use crate::model::amounts::{count, parse_bytes};
 use crate::model::ids::JobId;
 use crate::model::job::{
     CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, Launcher, Level, Priority, RunSpec, Shape,
@@ -98,7 +98,7 @@ fn gang(found: &mut Findings, file: Option<&GangFile>) -> Gang {
     if min > workers {
         found.add(
             "gang.min",
-            format!("{min} is more than the {workers} workers"),
+            format!("{min} is more than the {}", count(workers.into(), "worker")),
             "give at most gang.workers, or leave it out",
         );
     } else if min < workers {
@@ -108,7 +108,7 @@ fn gang(found: &mut Findings, file: Option<&GangFile>) -> Gang {
     if !workers.is_multiple_of(step) {
         found.add(
             "gang.step",
-            format!("{workers} workers are not a multiple of {step}"),
+            format!("{workers} is not a multiple of {step}"),
             "give a divisor of gang.workers, or leave it out",
         );
     } else if step != workers {
@@ -157,7 +157,7 @@ fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {
 /// Sums over the gang must fit the integers that they are kept in.
 fn total(found: &mut Findings, gang: &Gang, shape: &Shape) {
     if shape.memory_bytes.checked_mul(gang.workers.into()).is_none() {
-        let problem = format!("{} workers of so much memory are more than can be counted", gang.workers);
+        let problem = format!("{} of so much memory: more than can be counted", count(gang.workers.into(), "worker"));
         found.add("resources.memory", problem, "ask for less memory per worker");
     }
 }
@@ -186,7 +186,7 @@ fn topology(found: &mut Findings, file: Option<&TopologyFile>, gang: &Gang, shap
     if ranks_per_island.is_some() && shape.gpus == 0 {
         found.add("topology.ranks_per_island", "the job asks for no GPU", "give resources.gpus, or remove it");
     } else if ranks_per_island.is_some() && !gang.workers.is_multiple_of(ranks.max(1)) {
-        let problem = format!("{} workers are not a multiple of {ranks}", gang.workers);
+        let problem = format!("{} is not a multiple of {ranks}", count(gang.workers.into(), "worker"));
         found.add("topology.ranks_per_island", problem, "give a divisor of gang.workers");
     }
     TopologyWish { require, prefer, ranks_per_island }

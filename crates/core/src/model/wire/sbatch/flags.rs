@@ -19,6 +19,8 @@ pub(super) struct Asked {
     pub memory_per_cpu: Option<u64>,
     pub memory_per_gpu: Option<u64>,
     pub export_limited: bool,
+    /// Flags that were passed over, each with its line.
+    pub unused: Vec<(usize, String)>,
     /// The line that last spoke of sizes, for errors about how they go together.
     pub line: usize,
 }
@@ -47,7 +49,26 @@ const SHORT: &[(char, &str)] = &[
     ('L', "licenses"),
     ('W', "wait"),
     ('m', "distribution"),
+    ('Q', "quiet"),
+    ('v', "verbose"),
+    ('s', "oversubscribe"),
 ];
+
+/// Flags that change nothing of what runs, where, when and with what: they are passed over with a warning that says why.
+const UNUSED: &[(&str, &str)] = &[
+    ("mail-type", NO_MAIL),
+    ("mail-user", NO_MAIL),
+    ("wckey", NO_ACCOUNTING),
+    ("acctg-freq", NO_ACCOUNTING),
+    ("profile", NO_ACCOUNTING),
+    ("quiet", "`ganger submit` says the same with it and without"),
+    ("verbose", "`ganger submit` says the same with it and without"),
+    ("open-mode", "each attempt has a log of its own, and none is overwritten"),
+    ("oversubscribe", "a worker's CPUs and GPUs are its own"),
+    ("ignore-pbs", "#PBS lines are not read anyway"),
+];
+const NO_MAIL: &str = "Ganger sends no mail; `ganger wait` ends when the job does, `ganger events -f` tells of it";
+const NO_ACCOUNTING: &str = "Ganger keeps no such accounts";
 
 /// Flags that take no value.
 const BARE: &[&str] = &[
@@ -61,6 +82,8 @@ const BARE: &[&str] = &[
     "overcommit",
     "oversubscribe",
     "quiet",
+    "verbose",
+    "ignore-pbs",
 ];
 
 pub(super) fn apply(asked: &mut Asked, line: usize, words: &[String], errors: &mut Vec<SbatchError>) {
@@ -76,7 +99,9 @@ pub(super) fn apply(asked: &mut Asked, line: usize, words: &[String], errors: &m
         if value.is_none() && !BARE.contains(&name.as_str()) {
             value = words.next().cloned();
         }
-        if let Err((problem, fix)) = set(asked, &name, value.as_deref(), line) {
+        if let Some(warning) = unused(&name) {
+            asked.unused.push((line, warning));
+        } else if let Err((problem, fix)) = set(asked, &name, value.as_deref(), line) {
             errors.push(error(line, &format!("--{name}"), &problem, &fix));
         }
     }
@@ -102,6 +127,12 @@ fn split(word: &str) -> Option<(String, Option<String>)> {
 }
 
 type Problem = (String, String);
+
+/// The warning about a flag that is passed over.
+fn unused(name: &str) -> Option<String> {
+    let (_, why) = UNUSED.iter().find(|(unused, _)| *unused == name)?;
+    Some(format!("--{name} has no effect here: {why}"))
+}
 
 fn set(asked: &mut Asked, name: &str, value: Option<&str>, line: usize) -> Result<(), Problem> {
     let text =

@@ -1,7 +1,7 @@
 //! Batch scripts with `#SBATCH` lines, read into a [`JobFile`].
 //!
-//! The lines are read until the first command, with Slurm's meaning; a flag that would be ignored is an error that names
-//! it. The script's text travels as the job's command, so no node needs to see the file.
+//! The lines are read until the first command, with Slurm's meaning; a flag whose wish would be ignored is an error that
+//! names it, and one without effect on what runs (mail and the like, listed in `flags`) a warning. The script's text travels as the job's command, so no node needs to see the file.
 //!
 //! **How a script runs.** Slurm runs a script once, on the first node, and `srun` inside it starts the tasks. Ganger has
 //! no job steps; a rank is a task. So:
@@ -31,6 +31,8 @@ pub struct Script {
     pub job: JobFile,
     /// Slurm's default (`--export=ALL`): the submitter's environment goes along; the caller adds it, the core sees none.
     pub export_all: bool,
+    /// Flags that have no effect here, each with its line and the reason.
+    pub warnings: Vec<(usize, String)>,
 }
 
 /// A line of a script that cannot be taken.
@@ -106,12 +108,28 @@ pub fn read(text: &str, name: &str) -> Result<Script, Vec<SbatchError>> {
     }
     let tasks = shape::fill(&mut job, &asked, has_srun, &mut errors);
     job.command = Command::Arguments(command(text, &interpreter, &job.name, tasks > 1));
-    if errors.is_empty() { Ok(Script { job, export_all: !asked.export_limited }) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(Script { job, export_all: !asked.export_limited, warnings: asked.unused })
+    } else {
+        Err(errors)
+    }
+}
+
+/// The script in a job's command, without what was put in front of it; `None` if the command is no script.
+pub fn script_of(command: &[String]) -> Option<&str> {
+    let [.., flag, text, _name] = command else { return None };
+    let own = text.strip_prefix(&srun_line()).unwrap_or(text);
+    (flag == "-c" && is_script(own)).then_some(own)
+}
+
+/// `srun` as a single line.
+fn srun_line() -> String {
+    let joined = SRUN.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    format!("{} ", joined.trim())
 }
 
 fn command(text: &str, interpreter: &[String], name: &str, several: bool) -> Vec<String> {
-    let srun = SRUN.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    let text = if several { format!("{} {text}", srun.trim()) } else { text.to_string() };
+    let text = if several { srun_line() + text } else { text.to_string() };
     let mut command = interpreter.to_vec();
     command.extend(["-c".to_string(), text, name.to_string()]);
     command

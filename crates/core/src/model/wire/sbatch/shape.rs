@@ -2,6 +2,7 @@
 use super::super::job::{GangFile, JobFile, ResourcesFile};
 use super::SbatchError;
 use super::flags::Asked;
+use crate::model::amounts::count;
 
 /// How many workers there are, and what part of a node's amounts each gets.
 struct Split {
@@ -46,11 +47,15 @@ fn split(asked: &Asked, has_srun: bool, fail: &mut impl FnMut(&str, String, &str
     let nodes = asked.nodes.unwrap_or_else(|| asked.tasks_per_node.map_or(1, |per| tasks.div_ceil(per)));
     let per_node = tasks.div_ceil(nodes).max(1);
     if tasks < nodes {
-        fail("--ntasks", format!("{tasks} tasks cannot be on {nodes} nodes"), "ask for fewer nodes or more tasks");
+        fail(
+            "--ntasks",
+            format!("{} cannot be on {}", count(tasks, "task"), count(nodes, "node")),
+            "ask for fewer nodes or more tasks",
+        );
         return None;
     }
     if asked.nodes.is_some() && asked.tasks_per_node.is_some_and(|per| per < per_node) {
-        fail("--ntasks", format!("{tasks} tasks are too many for --ntasks-per-node"), "make the two agree");
+        fail("--ntasks", format!("{tasks} are too many for --ntasks-per-node"), "make the two agree");
         return None;
     }
     match (has_srun, nodes) {
@@ -76,7 +81,7 @@ fn gpus(asked: &Asked, split: &Split, fail: &mut impl FnMut(&str, String, &str))
     if !amount.is_multiple_of(parts) {
         fail(
             flag,
-            format!("{amount} GPUs cannot be shared evenly by {parts} tasks"),
+            format!("{} cannot be shared evenly by {}", count(amount, "GPU"), count(parts, "task")),
             "make one a multiple of the other",
         );
     }

@@ -71,6 +71,32 @@ fn the_other_flags_find_their_fields() {
 }
 
 #[test]
+fn what_has_no_effect_is_passed_over_with_a_warning() {
+    let script =
+        read_lines("#SBATCH --mail-user=me@x --mail-type END\n#SBATCH -Q -N 1\n#SBATCH --open-mode=append", "true")
+            .unwrap();
+    let said: Vec<(usize, &str)> = script.warnings.iter().map(|(line, text)| (*line, text.as_str())).collect();
+    assert_eq!(said.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 2, 3, 4]);
+    assert!(said[0].1.starts_with("--mail-user has no effect here: Ganger sends no mail"), "{said:?}");
+    assert_eq!(shape(&script).0, 1, "the flags beside them are read");
+    assert!(read_lines("#SBATCH -N 1", "true").unwrap().warnings.is_empty());
+}
+
+#[test]
+fn a_script_is_found_again_in_its_command_without_what_was_added() {
+    for body in ["srun python x.py", "true"] {
+        let script = read_lines("#SBATCH -n 2", body).unwrap();
+        let Command::Arguments(command) = &script.job.command else { panic!("a list") };
+        let text = script_of(command).unwrap();
+        assert!(text.starts_with("#!/bin/bash\n#SBATCH -n 2\n\n") && text.contains(body), "{text}");
+    }
+    let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    assert_eq!(script_of(&words(&["bash", "-c", "echo hi"])), None);
+    assert_eq!(script_of(&words(&["python", "-c", "print(1)", "x"])), None);
+    assert_eq!(script_of(&words(&["true"])), None);
+}
+
+#[test]
 fn what_would_be_ignored_is_refused_with_line_and_flag() {
     for (what, line) in [
         ("--array", "#SBATCH -a 0-9%2"),
@@ -81,8 +107,7 @@ fn what_would_be_ignored_is_refused_with_line_and_flag() {
         ("--no-requeue", "#SBATCH --no-requeue"),
         ("--switches", "#SBATCH --switches=1@60"),
         ("--hold", "#SBATCH -H"),
-        ("--mail-user", "#SBATCH --mail-user=me@x"),
-        ("--Q", "#SBATCH -Q"),
+        ("--K", "#SBATCH -K"),
         ("--gpu-bind", "#SBATCH --gpu-bind=none"),
         ("--nodes", "#SBATCH -N 2-4"),
         ("--nodes", "#SBATCH -N"),
