@@ -125,12 +125,16 @@ impl Link {
     }
 
     async fn register(&self) -> Result<Standing, HttpError> {
+        let (boot_id, agent) = {
+            let contact = self.contact();
+            (contact.boot_id.clone(), contact.agent.clone())
+        };
         let request = RegisterRequest {
             node: self.config.node.clone(),
             machine: self.machine.clone(),
             address: self.config.address.clone(),
-            boot_id: self.contact().boot_id.clone(),
-            agent: self.contact().agent.clone(),
+            boot_id,
+            agent,
             labels: self.config.labels.clone(),
             pool: self.config.pool.clone(),
             leaf: self.config.leaf.clone(),
