@@ -362,7 +362,7 @@ impl<'a> Session<'a> {
                 });
                 self.satisfiable.insert(key, miss);
             }
-            self.satisfiable[&key].as_ref().map(|miss| why::never_text(&job.spec, miss))
+            self.satisfiable[&key].as_ref().map(|miss| why::never_text(self.cluster, &job.spec, miss))
         });
         alone.or_else(|| self.never_together(unit))
     }
@@ -375,7 +375,7 @@ impl<'a> Session<'a> {
         let miss = self.on_empty(|empty, tree| place_together(empty, tree, unit, Pick::Existing).err());
         miss.map(|miss| {
             let spec = &unit[miss.member].spec;
-            format!("beside the other jobs of its group {}", why::never_text(spec, &miss))
+            format!("beside the other jobs of its group {}", why::never_text(self.cluster, spec, &miss))
         })
     }
 

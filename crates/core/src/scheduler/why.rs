@@ -99,6 +99,7 @@ fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &
     let ahead: Vec<String> = units[..turn]
         .iter()
         .flatten()
+        .filter(|job| competes(&session, job))
         .map(|j| format!("{} ({}, job {})", j.spec.name, j.spec.priority, j.id))
         .collect();
     Why {
@@ -116,6 +117,15 @@ fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &
         satisfiable: never.is_none(),
         ..not_waiting(job)
     }
+}
+
+/// Whether a job ahead could be served before: not one that can never run, or waits for something else than its turn.
+fn competes(session: &Session<'_>, job: &Job) -> bool {
+    use Blocker::*;
+    let waits_for_itself = |blocker: &Blocker| {
+        matches!(blocker, Unsatisfiable { .. } | Held { .. } | Dependency { .. } | BeginTime { .. } | Backoff { .. })
+    };
+    !session.blocked.get(&job.id).is_some_and(waits_for_itself)
 }
 
 fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Option<&str>) -> Vec<Gate> {
@@ -234,10 +244,8 @@ fn try_changes<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, nev
     if let Some(workers) = most_workers(session, job) {
         found.push(format!("workers: {workers} instead of {}", spec.gang.workers));
     }
-    let mut fewer = spec.clone();
-    fewer.shape.gpus = spec.shape.gpus / 2;
-    if spec.shape.gpus > 1 && fits(session, job, &fewer) {
-        found.push(format!("gpus: {} instead of {} a worker", fewer.shape.gpus, spec.shape.gpus));
+    if let Some(gpus) = most_gpus(session, job) {
+        found.push(format!("gpus: {gpus} instead of {} a worker", spec.shape.gpus));
     }
     let mut soft = spec.clone();
     if let Some(level) = soft.topology.require.take()
@@ -268,6 +276,18 @@ fn most_workers<'a>(session: &mut Session<'a>, job: &'a Job) -> Option<u32> {
         if fits(session, job, &smaller) { low = middle } else { high = middle - 1 }
     }
     (low > 0).then_some(low * slice)
+}
+
+/// The most GPUs a worker, of fewer than asked for, with which it would start now.
+fn most_gpus<'a>(session: &mut Session<'a>, job: &'a Job) -> Option<u32> {
+    let (mut low, mut high) = (0, job.spec.shape.gpus.saturating_sub(1));
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        let mut fewer = (*job.spec).clone();
+        fewer.shape.gpus = middle;
+        if fits(session, job, &fewer) { low = middle } else { high = middle - 1 }
+    }
+    (low > 0).then_some(low)
 }
 
 fn fits<'a>(session: &mut Session<'a>, job: &'a Job, changed: &JobSpec) -> bool {
@@ -313,9 +333,28 @@ fn preemption(session: &Session<'_>, spec: &JobSpec, blocker: Option<&Blocker>) 
     match blocker {
         Some(Blocker::Yielding { victims, .. }) => format!("{victims} jobs were asked to leave for it"),
         Some(Blocker::Unsatisfiable { .. }) => "no one is stopped for a job that can never run".to_string(),
-        _ if victims == 0 => "no running job may be stopped for it".to_string(),
+        _ if victims == 0 => format!("no running job may be stopped for it{}", protected(session, spec)),
         _ => format!(
             "{victims} running jobs with {gpus} GPUs may be stopped for it; stopping them would not make it fit"
+        ),
+    }
+}
+
+/// Who runs in a lower class and may not be stopped all the same.
+fn protected(session: &Session<'_>, spec: &JobSpec) -> String {
+    let lower = session
+        .cluster
+        .jobs
+        .values()
+        .filter(|job| job.attempt.is_some() && job.spec.priority > spec.priority && !job.spec.preemptible);
+    let names: Vec<String> =
+        lower.map(|job| format!("job {} {} ({})", job.id, job.spec.name, job.spec.priority)).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => format!(": {one} is not preemptible; `preemptible: true` in its file would allow it"),
+        [first, others @ ..] => format!(
+            ": {first} and {} more of lower classes are not preemptible; `preemptible: true` in their files would allow it",
+            others.len()
         ),
     }
 }
@@ -331,7 +370,10 @@ fn topology_text(spec: &JobSpec, miss: &Miss) -> String {
 }
 
 /// Why an empty cluster would not hold it.
-pub fn never_text(spec: &JobSpec, miss: &Miss) -> String {
+pub fn never_text(cluster: &Cluster, spec: &JobSpec, miss: &Miss) -> String {
+    if let Some(text) = unsuited(cluster, spec) {
+        return text;
+    }
     let workers = spec.gang.workers;
     if let Some(level) = miss.level {
         return format!(
@@ -341,10 +383,32 @@ pub fn never_text(spec: &JobSpec, miss: &Miss) -> String {
     }
     let shape = spec.shape.resources();
     format!(
-        "the whole cluster, empty, holds {} of {workers} workers of {} GPUs, {} CPUs and {} memory on one node",
+        "the whole cluster, empty, holds {} of {workers} workers; each needs {} GPUs, {} CPUs and {} memory on one node",
         miss.placeable,
         shape.gpus,
         shape.cpus,
         crate::model::amounts::HumanBytes(shape.memory_bytes)
     )
+}
+
+/// What no node at all has, if that is why: the last filter that any node came to.
+fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
+    let against: Option<Vec<Against>> = cluster.nodes.iter().map(|node| filter::suits(node, spec).err()).collect();
+    let shape = &spec.shape;
+    Some(match against?.into_iter().max()? {
+        Against::Pool => {
+            let mut pools: Vec<&str> = cluster.nodes.iter().filter_map(|node| node.pool.as_deref()).collect();
+            pools.sort_unstable();
+            pools.dedup();
+            let known = if pools.is_empty() { "no node is in any".to_string() } else { pools.join(", ") };
+            format!("no node is in pool {} (pools: {known})", spec.pool.as_deref().unwrap_or("?"))
+        }
+        Against::GpuModel => format!("no node has GPUs of the model {}", shape.gpu_model.as_deref().unwrap_or("?")),
+        Against::Vram => format!("no GPU has {} of memory", crate::model::amounts::HumanBytes(shape.vram_bytes)),
+        Against::Labels => {
+            let labels: Vec<String> = shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("no node that is suitable otherwise has the labels {}", labels.join(", "))
+        }
+        Against::Health => return None,
+    })
 }

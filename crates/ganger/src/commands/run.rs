@@ -7,6 +7,7 @@ use crate::client::Api;
 use crate::client::patience::patiently;
 use crate::failure::Failure;
 use crate::output::say;
+use ganger_core::model::decision::Reason;
 use ganger_core::model::job::JobState;
 use ganger_core::model::wire::api::{JobDetail, JobView};
 use ganger_core::model::wire::job::{
@@ -183,6 +184,9 @@ impl Followed<'_> {
     fn tell(&mut self, view: &JobView) {
         let reason = view.reason.map(|reason| format!("{reason}: ")).unwrap_or_default();
         let text = match (view.state, &view.note) {
+            (JobState::Pending, Some(note)) if view.reason == Some(Reason::Unsatisfiable) => {
+                format!("job {0} {note}; Ctrl-C cancels it, `ganger why {0}` says more", view.id)
+            }
             (JobState::Pending, Some(note)) => format!("job {} waits: {reason}{note}", view.id),
             (JobState::Pending, None) => return,
             (JobState::Running, _) => {

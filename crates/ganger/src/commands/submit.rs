@@ -3,7 +3,7 @@ use super::job_file::{self, Submitter};
 use crate::cli::Submit;
 use crate::client::Api;
 use crate::failure::Failure;
-use crate::output::{Look, emit, json::json, why};
+use crate::output::{Look, emit, json::json, say, why};
 use ganger_core::model::wire::api::JobView;
 use std::io::IsTerminal;
 
@@ -18,7 +18,13 @@ pub async fn run(api: &Api, args: Submit, look: &Look) -> Result<(), Failure> {
     if look.is_json() {
         return emit(&json(&detail)?);
     }
-    emit(&told(&detail.view, std::io::stdout().is_terminal()))
+    emit(&told(&detail.view, std::io::stdout().is_terminal()))?;
+    let id = detail.view.id;
+    // That it waits is no news; that it waits for ever is.
+    if api.why(&id.to_string()).await.is_ok_and(|why| !why.satisfiable) {
+        say(format!("warning: job {id} can never run on this cluster as it is: `ganger why {id}` says more"));
+    }
+    Ok(())
 }
 
 fn told(job: &JobView, to_people: bool) -> String {

@@ -96,7 +96,9 @@ pub fn nodes(nodes: &[NodeView], look: &Look) -> String {
             if node.jobs.is_empty() { "-".to_string() } else { ids(&node.jobs) },
             age(&node.last_heard, look.now_ms),
             // A cordon or drain is a person's doing; the cause is that of the health.
-            if node.state == "ready" || node.state != node.health.to_string() {
+            if node.state == "ready"
+                || ![node.health.to_string().as_str(), "cooling down"].contains(&node.state.as_str())
+            {
                 String::new()
             } else {
                 shorten(&node.health_cause, look.width / 2)

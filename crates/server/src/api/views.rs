@@ -116,6 +116,13 @@ pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
     let leaf = &cluster.fabric.leaves[node.leaf.index()];
     let mut jobs: Vec<u64> = node.tenants.iter().map(|(JobId(id), _)| *id).collect();
     jobs.dedup();
+    let (since, cause) = match node.cooldown_until {
+        until if until > cluster.now && node.health.state == HealthState::Ready => {
+            let refused = node.refusals.len();
+            (until - cluster.policy.cooldown, format!("{refused} refused starts; open again at {}", rfc3339(until)))
+        }
+        _ => (node.health.since, node.health.cause.clone()),
+    };
     let owner = |(i, device): (usize, &Device)| Some((i as u8, device.owner()?.0));
     NodeView {
         name: node.name.clone(),
@@ -126,8 +133,8 @@ pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
         pool: node.pool.clone(),
         address: node.address.clone(),
         health: node.health.state,
-        health_since: rfc3339(node.health.since),
-        health_cause: node.health.cause.clone(),
+        health_since: rfc3339(since),
+        health_cause: cause,
         state: node_state(node, cluster.now),
         capacity: node.capacity(),
         used: node.used(),
