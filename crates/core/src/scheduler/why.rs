@@ -400,8 +400,11 @@ fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
             let mut pools: Vec<&str> = cluster.nodes.iter().filter_map(|node| node.pool.as_deref()).collect();
             pools.sort_unstable();
             pools.dedup();
-            let known = if pools.is_empty() { "no node is in any".to_string() } else { pools.join(", ") };
-            format!("no node is in pool {} (pools: {known})", spec.pool.as_deref().unwrap_or("?"))
+            let pool = spec.pool.as_deref().unwrap_or("?");
+            match pools.is_empty() {
+                true => format!("no node is in pool {pool}, nor in any other"),
+                false => format!("no node is in pool {pool} (pools: {})", pools.join(", ")),
+            }
         }
         Against::GpuModel => format!("no node has GPUs of the model {}", shape.gpu_model.as_deref().unwrap_or("?")),
         Against::Vram => format!("no GPU has {} of memory", crate::model::amounts::HumanBytes(shape.vram_bytes)),
