@@ -1,0 +1,2 @@
+//! One reader for each public trace, all into the one form of [`super::trace`].
+pub mod openb;
