@@ -1,6 +1,6 @@
 //! Words of `ganger sim replay`.
 use clap::{Args, Subcommand};
-use ganger_simulator::replay::placement;
+use ganger_simulator::replay::{placement, queueing};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub enum Reader {
     /// Place the pods of an openb trace on its nodes, until all of the cluster has been asked for.
     Openb(Openb),
+    /// Queue the jobs of a Muri trace on 8 nodes of 8 GPUs: completion times by policy.
+    Muri(Muri),
 }
 
 #[derive(Debug, Args)]
@@ -29,12 +31,29 @@ pub struct Openb {
     pub seeds: Option<Range<u64>>,
 }
 
+#[derive(Debug, Args)]
+pub struct Muri {
+    /// The jobs: traceN.csv.
+    #[arg(long, value_name = "FILE")]
+    pub jobs: PathBuf,
+    /// Policies, separated by commas, or `all`. Oracles know how long each job runs.
+    #[arg(long, value_name = "POLICY,…", default_value = "all", value_parser = queueing_policies)]
+    pub policy: Policies<queueing::Policy>,
+    /// Charge the start cost as the published simulator does: at every event, not at each real start.
+    #[arg(long)]
+    pub compat: bool,
+}
+
 /// Policies in the order in which they were named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policies<P>(pub Vec<P>);
 
 fn placement_policies(text: &str) -> Result<Policies<placement::Policy>, String> {
     policies(text, &placement::Policy::ALL, placement::Policy::name)
+}
+
+fn queueing_policies(text: &str) -> Result<Policies<queueing::Policy>, String> {
+    policies(text, &queueing::Policy::ALL, queueing::Policy::name)
 }
 
 fn policies<P: Copy>(text: &str, all: &[P], name: fn(P) -> &'static str) -> Result<Policies<P>, String> {

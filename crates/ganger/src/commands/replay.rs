@@ -1,12 +1,13 @@
 //! `ganger sim replay`: public traces through the experiments of the simulator.
-use crate::cli::{Openb, Reader};
+use crate::cli::{Muri, Openb, Reader};
 use crate::failure::Failure;
 use crate::files;
 use crate::output::progress::Progress;
-use crate::output::replay::{PlacementRuns, placement_json, placement_table};
+use crate::output::replay::{PlacementRuns, placement_json, placement_table, queueing_json, queueing_table};
 use crate::output::{Look, emit, json::json};
 use ganger_simulator::replay::placement::Placement;
-use ganger_simulator::replay::readers::openb;
+use ganger_simulator::replay::queueing::{self, Charge};
+use ganger_simulator::replay::readers::{muri, openb};
 use ganger_simulator::replay::{ReadError, source};
 use std::path::Path;
 
@@ -16,6 +17,7 @@ const TRACE_BYTES_MAX: u64 = 1 << 30;
 pub fn run(reader: Reader, look: &Look) -> Result<(), Failure> {
     match reader {
         Reader::Openb(args) => place(&args, look),
+        Reader::Muri(args) => queue(&args, look),
     }
 }
 
@@ -48,4 +50,17 @@ fn place(args: &Openb, look: &Look) -> Result<(), Failure> {
         .collect();
     drop(progress);
     emit(&if look.is_json() { json(&placement_json(&runs))? } else { placement_table(&runs, look) })
+}
+
+fn queue(args: &Muri, look: &Look) -> Result<(), Failure> {
+    let file = trace(&args.jobs)?;
+    let jobs = muri::jobs(&file.name, &file.text).map_err(refused)?;
+    let charge = if args.compat { Charge::EveryEvent } else { Charge::OnStart };
+    let policies = &args.policy.0;
+    let mut progress = Progress::new("queueing", policies.len() as u64);
+    let one = |&policy| progress.after(|| queueing::run(&jobs, policy, charge).map(|outcome| (policy, outcome)));
+    let outcomes: Result<Vec<_>, String> = policies.iter().map(one).collect();
+    drop(progress);
+    let outcomes = outcomes.map_err(Failure::wrong)?;
+    emit(&if look.is_json() { json(&queueing_json(&outcomes))? } else { queueing_table(&outcomes, look) })
 }

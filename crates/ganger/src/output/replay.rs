@@ -2,6 +2,7 @@
 use super::Look;
 use super::table::render;
 use ganger_simulator::replay::placement::{Curves, PERCENT_MAX, Policy};
+use ganger_simulator::replay::queueing;
 use serde_json::{Value, json};
 use std::ops::Range;
 
@@ -81,6 +82,38 @@ pub fn placement_table(runs: &[PlacementRuns], look: &Look) -> String {
     render(look, &header, runs.iter().map(row).collect())
 }
 
+type Queued = (queueing::Policy, queueing::Outcome);
+
+/// One policy is an object, more are a list.
+pub fn queueing_json(outcomes: &[Queued]) -> Value {
+    match outcomes {
+        [(_, only)] => json!(only),
+        all => all.iter().map(queueing_row).collect(),
+    }
+}
+
+fn queueing_row((policy, outcome): &Queued) -> Value {
+    let mut row = json!(outcome);
+    row["policy"] = json!(policy.name());
+    row
+}
+
+pub fn queueing_table(outcomes: &[Queued], look: &Look) -> String {
+    let header = ["POLICY", "MEAN JCT S", "P99 JCT S", "MAKESPAN S", "PREEMPTIONS", "LOST GPU HOURS", "MAX WAIT S"];
+    let row = |(policy, outcome): &Queued| {
+        vec![
+            policy.name().to_string(),
+            format!("{:.0}", outcome.mean_jct_s),
+            format!("{:.0}", outcome.p99_jct_s),
+            format!("{:.0}", outcome.makespan_s),
+            outcome.preemptions.to_string(),
+            format!("{:.1}", outcome.lost_gpu_hours),
+            format!("{:.0}", outcome.max_wait_s),
+        ]
+    };
+    render(look, &header, outcomes.iter().map(row).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::samples;
@@ -111,5 +144,26 @@ mod tests {
         let table = placement_table(&[runs(&[95.0, 96.0])], &samples::look());
         let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(row, ["ours", "2", "95.50", "0.71", "20.1", "20.1", "90", "10"]);
+    }
+
+    #[test]
+    fn queueing_has_the_promised_fields() {
+        let outcome = queueing::Outcome {
+            mean_jct_s: 10.0,
+            p99_jct_s: 20.0,
+            makespan_s: 30.0,
+            preemptions: 4,
+            lost_gpu_hours: 0.5,
+            max_wait_s: 6.0,
+        };
+        let one = [(queueing::Policy::Tiresias, outcome)];
+        let object = queueing_json(&one);
+        for field in ["mean_jct_s", "p99_jct_s", "makespan_s", "preemptions", "lost_gpu_hours", "max_wait_s"] {
+            assert!(object[field].is_number(), "{field}: {object}");
+        }
+        assert_eq!(queueing_json(&[one[0], one[0]])[1]["policy"], "tiresias");
+        let table = queueing_table(&one, &samples::look());
+        let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row, ["tiresias", "10", "20", "30", "4", "0.5", "6"]);
     }
 }

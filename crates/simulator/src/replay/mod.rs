@@ -4,6 +4,7 @@
 pub mod csv;
 pub mod error;
 pub mod placement;
+pub mod queueing;
 pub mod readers;
 pub mod source;
 pub mod trace;

@@ -12,8 +12,9 @@ pub struct TraceJob {
     pub id: String,
     /// From the start of the trace.
     pub submit_ms: u64,
-    /// How long it ran on what it asked for; none where the trace does not tell.
-    pub duration_ms: Option<u64>,
+    /// How long it ran on what it asked for; none where the trace does not tell. In microseconds: public simulators
+    /// multiply iterations of a few milliseconds, and equal ends decide who is first.
+    pub duration_us: Option<u64>,
     /// Members that must run together, each of this shape.
     pub gang_workers: u32,
     pub worker: WorkerShape,

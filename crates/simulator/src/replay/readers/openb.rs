@@ -52,7 +52,7 @@ impl Pods<'_> {
         Ok(TraceJob {
             id: row.text(self.name).to_string(),
             submit_ms: submit_ms.unwrap_or(0),
-            duration_ms: self.duration_ms(row)?,
+            duration_us: self.duration_ms(row)?.map(|ms| ms * 1_000),
             gang_workers: 1,
             worker: self.shape(row)?,
             label: String::new(),
@@ -121,10 +121,10 @@ mod tests {
         let trace =
             pods("p.csv", &format!("{HEADER}\na,12000,16384,1,470,G2|T4,5,70,10\nb,1000,1,0,0,,5,,\n")).unwrap();
         assert_eq!(trace.jobs[0].submit_ms, 5_000);
-        assert_eq!(trace.jobs[0].duration_ms, Some(60_000));
+        assert_eq!(trace.jobs[0].duration_us, Some(60_000_000));
         assert_eq!(trace.jobs[0].worker.gpu_models, ["G2", "T4"]);
         assert_eq!(trace.jobs[0].gpu_milli(), 470);
-        assert_eq!((trace.jobs[1].duration_ms, trace.jobs[1].gpu_milli()), (None, 0));
+        assert_eq!((trace.jobs[1].duration_us, trace.jobs[1].gpu_milli()), (None, 0));
         let short = pods("p.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1,8,1000\n").unwrap();
         assert_eq!(short.jobs[0].gpu_milli(), 8_000);
     }
