@@ -8,8 +8,14 @@ use std::path::PathBuf;
 pub enum Reader {
     /// Place the pods of an openb trace on its nodes, until all of the cluster has been asked for.
     Openb(Openb),
-    /// Queue the jobs of a Muri trace on 8 nodes of 8 GPUs: completion times by policy.
-    Muri(Muri),
+    /// Queue the jobs of a Muri trace, traceN.csv: completion times by policy.
+    Muri(Queue),
+    /// Queue the jobs of one or all virtual clusters of the Philly list, philly_jobs.csv.
+    Philly(Queue),
+    /// Queue the jobs of an ITP cluster, clusterNN.csv.
+    Itp(Queue),
+    /// Queue the gangs of the Acme list, kalos_completed_gpu_jobs.csv.
+    Acme(Queue),
 }
 
 #[derive(Debug, Args)]
@@ -32,16 +38,25 @@ pub struct Openb {
 }
 
 #[derive(Debug, Args)]
-pub struct Muri {
-    /// The jobs: traceN.csv.
+pub struct Queue {
+    /// The jobs.
     #[arg(long, value_name = "FILE")]
     pub jobs: PathBuf,
     /// Policies, separated by commas, or `all`. Oracles know how long each job runs.
     #[arg(long, value_name = "POLICY,…", default_value = "all", value_parser = queueing_policies)]
     pub policy: Policies<queueing::Policy>,
-    /// Charge the start cost as the published simulator does: at every event, not at each real start.
+    /// Charge the start cost as the published Muri simulator does: at every event, not at each real start.
     #[arg(long)]
     pub compat: bool,
+    /// How many nodes; 8 of 8 GPUs are the cluster of the published Muri comparison.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub nodes: u32,
+    /// The GPUs of each node.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub gpus_per_node: u32,
+    /// Only jobs with this label: the virtual cluster in the Philly list, else the model.
+    #[arg(long)]
+    pub label: Option<String>,
 }
 
 /// Policies in the order in which they were named.

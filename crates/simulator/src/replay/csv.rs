@@ -67,6 +67,10 @@ fn row<'a>(file: &'a str, line: usize, text: &'a str, width: usize) -> Result<Ro
 }
 
 impl<'a> Row<'a> {
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
     pub fn text(&self, column: Column) -> &'a str {
         self.fields.get(column.index).copied().unwrap_or_default().trim()
     }
@@ -76,9 +80,14 @@ impl<'a> Row<'a> {
         self.text(column).parse().map_err(|_| self.refuse(column, expected))
     }
 
-    /// Seconds with up to three decimals, as milliseconds.
+    /// Seconds as milliseconds; digits beyond are dropped.
     pub fn seconds_ms(&self, column: Column) -> Result<u64, ReadError> {
-        millis(self.text(column)).ok_or_else(|| self.refuse(column, "seconds, such as 66 or 66.5"))
+        self.thousandths(column, "seconds, such as 66 or 66.5")
+    }
+
+    /// A number of at least 0 in thousandths; digits beyond are dropped.
+    pub fn thousandths(&self, column: Column, expected: &str) -> Result<u64, ReadError> {
+        millis(self.text(column)).ok_or_else(|| self.refuse(column, expected))
     }
 
     /// The error that `column` is not what was `expected`.

@@ -1,7 +1,8 @@
 //! The Muri traces: training jobs of four virtual clusters, with iterations and the time of each.
 use super::super::csv::{Row, Table};
 use super::super::error::ReadError;
-use super::super::trace::{Trace, TraceJob, WorkerShape};
+use super::super::trace::{Trace, TraceJob};
+use super::whole_gpus;
 
 /// The published simulator lets each iteration take 1.015 of the traced time.
 const ITERATION_PERMILLE: u64 = 1_015;
@@ -16,24 +17,18 @@ pub fn jobs(name: &str, text: &str) -> Result<Trace, ReadError> {
         let count: u64 = row.parse(iterations, "a count of iterations")?;
         let each_ms: u64 = row.parse(iteration, "milliseconds, a whole number")?;
         let duration_us = count.checked_mul(each_ms).and_then(|ms| ms.checked_mul(ITERATION_PERMILLE));
-        let gpu_count: u32 = row.parse(gpus, GPUS)?;
-        if gpu_count == 0 {
-            return Err(row.refuse(gpus, GPUS));
-        }
         Ok(TraceJob {
             id: row.text(id).to_string(),
             submit_ms: row.parse(submit, "milliseconds, a whole number")?,
             duration_us: Some(duration_us.ok_or_else(|| row.refuse(iterations, "less work"))?),
             gang_workers: 1,
-            worker: WorkerShape::whole(gpu_count),
+            worker: whole_gpus(&row, gpus)?,
             label: row.text(model).to_string(),
         })
     };
     let jobs = table.rows().map(|row| job(row?)).collect::<Result<_, _>>()?;
     Ok(Trace { jobs })
 }
-
-const GPUS: &str = "a count of GPUs, 1 or more";
 
 #[cfg(test)]
 mod tests {
