@@ -3,6 +3,7 @@
 //!
 //! Fragmentation: a shape that does not fit, or wants no GPU, cannot use anything of the node; one that fits cannot use
 //! the GPUs with less room than its share. The unit is thousandths of a GPU times tasks of the mix.
+#![deny(clippy::float_arithmetic, reason = "decisions are integers; this is to move into the core")]
 use super::mix::{Kind, Mix};
 use super::room::{Ask, GPUS_MAX, Models, Room, WHOLE_MILLI};
 
@@ -105,5 +106,27 @@ mod tests {
         assert_eq!(tally.holds(&Ask { models: 2, ..ask(1, 400) }), 0);
         assert_eq!(Tally::of(&room(9_000)).holds(&ask(1, 400)), 2, "cores for two");
         assert_eq!(tally.holds(&Ask { cpu_milli: 0, ..ask(1, 300) }), 3 + 3 + 1);
+    }
+
+    proptest::proptest! {
+        /// As many tasks are placed one after the other as a node holds, and what is unusable is at most what is free.
+        #[test]
+        fn what_a_node_holds_is_what_can_be_placed(
+            used in proptest::collection::vec(0_u16..=1_000, 1..=8), gpus in 1_u8..=4, share in 1_u16..=1_000, cpu in 0_u32..64_000
+        ) {
+            let ask = if gpus == 1 { ask(1, share) } else { ask(gpus, 1_000) };
+            let mut room = Room::empty(cpu, 0, 1, used.len() as u8);
+            for (index, &milli) in used.iter().enumerate() {
+                room = room.after(&Ask { cpu_milli: 0, ..super::tests::ask(1, milli) }, 1 << index);
+            }
+            let tally = Tally::of(&room);
+            proptest::prop_assert!(tally.unusable_milli(&ask) <= room.total_milli().into());
+            let mut placed = 0;
+            while room.fits(&ask) {
+                room = room.after(&ask, room.tightest(&ask));
+                placed += 1;
+            }
+            proptest::prop_assert_eq!(tally.holds(&ask), placed);
+        }
     }
 }

@@ -1,4 +1,5 @@
 //! The mix of shapes that a workload is made of: how often each comes. Weights are counts, so nothing is rounded.
+#![deny(clippy::float_arithmetic, reason = "decisions are integers; this is to move into the core")]
 use super::room::Ask;
 use std::collections::BTreeMap;
 

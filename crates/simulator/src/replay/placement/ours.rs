@@ -8,6 +8,7 @@
 //!
 //! Prices hold for an epoch, until a sixteenth of what was free is gone: within it the score of a node depends on this
 //! node alone and may be remembered.
+#![deny(clippy::float_arithmetic, reason = "decisions are integers; this is to move into the core")]
 use super::bid::{Bid, Scorer};
 use super::fragments::Tally;
 use super::mix::{Counts, Kind, Mix};
