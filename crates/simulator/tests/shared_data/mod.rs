@@ -14,10 +14,10 @@ pub fn text(path: &str) -> Option<String> {
 }
 
 fn folder() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("GANGER_SHARED_DATA") {
-        return Some(PathBuf::from(named));
-    }
     let checkout = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let places = ["../shared/data", "../../shared/data"].map(|place| checkout.join(place));
+    let places = match std::env::var_os("GANGER_SHARED_DATA") {
+        Some(named) => vec![PathBuf::from(named)],
+        None => ["../shared/data", "../../shared/data"].map(|place| checkout.join(place)).to_vec(),
+    };
     places.into_iter().find(|place| place.is_dir())
 }
