@@ -23,7 +23,22 @@ pub fn read(path: &Path) -> Result<Text, Failure> {
 
 /// As [`read`], with another bound.
 pub fn read_within(path: &Path, max: u64) -> Result<Text, Failure> {
-    let name = if path == Path::new("-") { "standard input".to_string() } else { path.display().to_string() };
+    let (name, bytes) = (name(path), bytes_within(path, max)?);
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::wrong(format!("cannot read {name}: byte {at} is not UTF-8; save the file as UTF-8 text"))
+    })?;
+    Ok(Text { name, text })
+}
+
+/// What a file is called in messages.
+pub fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_string() } else { path.display().to_string() }
+}
+
+/// The bytes of `path`, or of standard input for `-`; more than `max` are refused.
+pub fn bytes_within(path: &Path, max: u64) -> Result<Vec<u8>, Failure> {
+    let name = name(path);
     let fail = |error: std::io::Error| Failure::wrong(format!("cannot read {name}: {error}"));
     let bytes = if path == Path::new("-") {
         take(std::io::stdin().lock(), max).map_err(fail)?
@@ -38,14 +53,7 @@ pub fn read_within(path: &Path, max: u64) -> Result<Text, Failure> {
         }
         take(file, max).map_err(fail)?
     };
-    if bytes.len() as u64 > max {
-        return Err(too_large(&name, max));
-    }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::wrong(format!("cannot read {name}: byte {at} is not UTF-8; save the file as UTF-8 text"))
-    })?;
-    Ok(Text { name, text })
+    if bytes.len() as u64 > max { Err(too_large(&name, max)) } else { Ok(bytes) }
 }
 
 fn take(from: impl Read, max: u64) -> std::io::Result<Vec<u8>> {

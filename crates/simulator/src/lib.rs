@@ -4,6 +4,7 @@
 //! code that runs the cluster.
 pub mod clock;
 pub mod random;
+pub mod replay;
 pub mod run;
 pub mod script;
 pub mod world;

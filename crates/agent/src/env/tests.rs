@@ -89,9 +89,10 @@ fn the_user_wins_except_for_who_a_rank_is_and_what_it_may_use() {
             launch.run.env.insert(name.into(), "mine".into());
         }
     });
-    for name in ["PATH", "OMP_NUM_THREADS", "NCCL_IB_HCA"] {
+    for name in ["OMP_NUM_THREADS", "NCCL_IB_HCA"] {
         assert_eq!(env[name], "mine", "{name}");
     }
+    assert_eq!(env["PATH"], "mine:/opt/ganger/bin", "only `ganger` is added, last");
     for name in ["RANK", "CUDA_VISIBLE_DEVICES", "SLURM_PROCID"] {
         assert_ne!(env[name], "mine", "{name}");
     }

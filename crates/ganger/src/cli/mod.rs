@@ -1,10 +1,12 @@
 //! The command line, as `clap` reads it. Words only: what a command does is in `commands`.
 mod admin;
 mod jobs;
+mod replay;
 mod roles;
 
 pub use admin::*;
 pub use jobs::*;
+pub use replay::*;
 pub use roles::*;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

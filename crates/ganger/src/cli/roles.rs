@@ -1,4 +1,5 @@
 //! Words of the commands that start parts of Ganger, and of the simulator.
+use super::Reader;
 use clap::{Args, Subcommand};
 use ganger_core::model::Span;
 use std::path::PathBuf;
@@ -101,4 +102,9 @@ pub enum SimCommand {
     },
     /// Make the decision of a snapshot (`GET /v1/snapshot`) again and compare.
     Decide { snapshot: PathBuf },
+    /// Replay a public trace: what a policy makes of it, beside the baselines. Files may be gzipped.
+    Replay {
+        #[command(subcommand)]
+        reader: Reader,
+    },
 }

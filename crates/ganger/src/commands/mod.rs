@@ -12,6 +12,7 @@ mod jobs;
 mod logs;
 mod nodes;
 mod queues;
+mod replay;
 mod roles;
 mod run;
 mod sim;

@@ -1,4 +1,5 @@
 //! `ganger sim`: the real core without a cluster.
+use super::replay;
 use crate::cli::SimCommand;
 use crate::failure::Failure;
 use crate::files;
@@ -17,6 +18,7 @@ const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 pub fn run(command: SimCommand, look: &Look) -> Result<(), Failure> {
     match command {
         SimCommand::Decide { snapshot } => decide_again(&snapshot, look),
+        SimCommand::Replay { reader } => replay::run(reader, look),
         SimCommand::Scenario { files, verbose } => scenario(&files, verbose, look),
     }
 }

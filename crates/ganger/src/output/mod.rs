@@ -3,6 +3,8 @@
 //! Standard output carries data and nothing else; talk goes to standard error by [`say`].
 pub mod json;
 pub mod picture;
+pub mod progress;
+pub mod replay;
 pub mod show;
 pub mod table;
 pub mod text;

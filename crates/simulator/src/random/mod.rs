@@ -2,7 +2,7 @@
 //!
 //! A storm follows from its seed alone. When it is over, all nodes come back, and every job that can run must come to its
 //! end: what waits for ever is as much a failure as a broken rule.
-mod dice;
+pub(crate) mod dice;
 mod make;
 
 use crate::world::agent::{Key, Process};

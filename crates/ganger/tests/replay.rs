@@ -1,0 +1,124 @@
+//! `ganger sim replay` as a user meets it: traces worked out by hand, what it prints where, and its exit codes.
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,100,1,T4\nn1,8000,100,1,G2\n";
+const PODS: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1,1,1000\nb,1000,1,1,1000\n";
+const MURI: &str = "job_id,num_gpu,submit_time,iterations,model_name,iteration_time\n0,64,0,2000,none,1000\n1,64,100000,200,none,1000\n";
+
+/// A folder of its own for each test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganger-replay-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("a file for the test");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn replay(words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ganger"));
+    command.args(["sim", "replay"]).args(words).env_clear().env("HOME", "/nonexistent").stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (status.code().expect("it exits"), text(stdout), text(stderr))
+}
+
+fn json(words: &[&str]) -> Value {
+    let (code, out, error) = replay(&[words, &["-o", "json"]].concat());
+    assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
+    serde_json::from_str(&out).expect("JSON")
+}
+
+/// Two whole GPUs are asked and two are there: half arrived is half allocated, all is all, whoever chooses.
+#[test]
+fn openb_says_how_much_is_allocated_when_all_is_asked() {
+    let folder = Folder::new("openb");
+    let (pods, nodes) = (folder.file("pods.csv", PODS), folder.file("nodes.csv", NODES));
+    let files = ["openb", "--pods", &pods, "--nodes", &nodes];
+    for policy in ["ours", "random", "fgd-rounded"] {
+        let one = json(&[&files[..], &["--policy", policy, "--seed", "7"]].concat());
+        assert_eq!(one["allocated_pct"], 100.0, "{policy}: {one}");
+        assert!(one["frag_ratio_at"]["60"].is_number() && one["frag_ratio_at"]["90"].is_number(), "{one}");
+    }
+    let many = json(&[&files[..], &["--policy", "all", "--seeds", "1..4"]].concat());
+    let rows = many.as_array().expect("a list");
+    assert!(rows.len() >= 9 && rows.iter().all(|row| row["seeds"] == 3 && row["allocated_pct_sd"] == 0.0), "{many}");
+    let (code, table, error) = replay(&files);
+    assert_eq!((code, error.as_str()), (0, ""), "no bar where standard error is no terminal");
+    assert!(table.starts_with("POLICY") && table.contains("ours") && table.contains("100.00"), "{table}");
+}
+
+#[test]
+fn muri_says_completion_times_waits_and_what_starts_cost() {
+    let folder = Folder::new("muri");
+    let jobs = folder.file("trace.csv", MURI);
+    let one = json(&["muri", "--jobs", &jobs, "--policy", "srtf-oracle"]);
+    let expected = serde_json::json!({
+        "mean_jct_s": (2_263.0 + 213.0) / 2.0, "p99_jct_s": 2_263.0, "makespan_s": 2_263.0,
+        "preemptions": 1, "lost_gpu_hours": 64.0 * 30.0 / 3_600.0, "max_wait_s": 213.0,
+    });
+    assert_eq!(one, expected);
+    let compat = json(&["muri", "--jobs", &jobs, "--policy", "srtf-oracle", "--compat"]);
+    assert_eq!(compat["makespan_s"], 2_243.0);
+    let (code, table, _) = replay(&["muri", "--jobs", &jobs]);
+    assert_eq!(code, 0);
+    assert!(["fifo", "fifo-backfill", "sjf-oracle", "tiresias"].iter().all(|name| table.contains(name)), "{table}");
+}
+
+#[test]
+fn the_other_readers_feed_the_same_queue() {
+    let folder = Folder::new("others");
+    let philly = "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:00:00,66.0,1,66,aa\n";
+    let itp = "job_id,submission_time,duration,num_gpu\nx,0,66,1\n";
+    let acme =
+        "job_id,arrival_time,num_iteration,gpu_workers,gpu_per_worker,cpu_per_gpu_worker\n0,0.0,132,1,1.0,15.0\n";
+    for (reader, text) in [("philly", philly), ("itp", itp), ("acme", acme)] {
+        let file = folder.file(reader, text);
+        // 10 s for the start and 66 s of work.
+        let one = json(&[reader, "--jobs", &file, "--policy", "fifo", "--nodes", "1"]);
+        assert_eq!(one["makespan_s"], 76.0, "{reader}: {one}");
+    }
+}
+
+#[test]
+fn bad_traces_and_words_end_with_2_and_their_place() {
+    let folder = Folder::new("bad");
+    let (pods, nodes) = (folder.file("pods.csv", PODS), folder.file("nodes.csv", NODES));
+    let wrong = folder.file("wrong.csv", &PODS.replace("b,1000", "b,lots"));
+    let large = folder.file("large.csv", &MURI.replace("0,64,0", "0,65,0"));
+    let damaged = folder.0.join("damaged.gz");
+    std::fs::write(&damaged, [0x1f, 0x8b, 0, 0]).expect("a file for the test");
+    let damaged = damaged.display().to_string();
+    for (words, says) in [
+        (
+            vec!["openb", "--pods", &wrong, "--nodes", &nodes],
+            "wrong.csv:3:3: cpu_milli is `lots`; expected thousandths",
+        ),
+        (vec!["openb", "--pods", &damaged, "--nodes", &nodes], "its gzip data is damaged"),
+        (vec!["openb", "--pods", &pods, "--nodes", &pods], "no column `sn`; expected it among"),
+        (vec!["openb", "--pods", &pods, "--nodes", &nodes, "--policy", "best"], "no policy `best`; there are random"),
+        (vec!["openb", "--pods", &pods, "--nodes", &nodes, "--seeds", "9..1"], "write A..B with A below B"),
+        (vec!["muri", "--jobs", &large], "job 0 asks for 65 GPUs, which 8 nodes of 8 never hold"),
+        (vec!["muri", "--jobs", &large, "--label", "bert"], "no job has label `bert`"),
+        (vec!["muri", "--jobs", "/no/such"], "cannot read /no/such"),
+    ] {
+        let (code, out, error) = replay(&words);
+        assert_eq!((code, out.as_str()), (2, ""), "{words:?}: {error}");
+        assert!(error.contains(says), "{words:?}: {error}");
+    }
+}
