@@ -59,7 +59,11 @@ fn sleeper(name: &str, gpus: u32, workers: u32) -> String {
 fn jobs_are_submitted_watched_and_changed() {
     let cluster = Cluster::up("2xdgx-h100");
     cluster.ok(&["doctor"]);
-    assert!(cluster.json(&["doctor"]).is_array());
+    let tried = cluster.json(&["doctor", cluster.dir.to_str().unwrap()]);
+    let checks: Vec<&str> = tried.as_array().unwrap().iter().filter_map(|found| found["check"].as_str()).collect();
+    for check in ["cgroups", "files", "memlock", "shared", "server", "nodes"] {
+        assert!(checks.contains(&check), "{check}: {tried}");
+    }
     submitted_in_every_form(&cluster);
     watched_while_it_runs(&cluster);
     held_and_requeued(&cluster);

@@ -1,41 +1,16 @@
 //! `ganger sim replay` as a user meets it: traces worked out by hand, what it prints where, and its exit codes.
+#[path = "support/offline.rs"]
+mod offline;
+
+use offline::Folder;
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
 const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,100,1,T4\nn1,8000,100,1,G2\n";
 const PODS: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1,1,1000\nb,1000,1,1,1000\n";
 const MURI: &str = "job_id,num_gpu,submit_time,iterations,model_name,iteration_time\n0,64,0,2000,none,1000\n1,64,100000,200,none,1000\n";
 
-/// A folder of its own for each test, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganger-replay-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("a file for the test");
-        path.display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn replay(words: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ganger"));
-    command.args(["sim", "replay"]).args(words).env_clear().env("HOME", "/nonexistent").stdin(Stdio::null());
-    let Output { status, stdout, stderr } = command.output().expect("the binary runs");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (status.code().expect("it exits"), text(stdout), text(stderr))
+    offline::sim("replay", words)
 }
 
 fn json(words: &[&str]) -> Value {

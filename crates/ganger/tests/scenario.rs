@@ -1,39 +1,15 @@
 //! `ganger sim scenario` as a user meets it: what it prints where, and its exit codes.
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+#[path = "support/offline.rs"]
+mod offline;
+
+use offline::Folder;
+use std::path::Path;
 
 const HOLDS: &str = "nodes 1 custom gpus=1\nat 0s submit A gpus=1\nfinally expect A done ended=1h\n";
 const FAILS: &str = "nodes 1 custom gpus=1\nat 0s submit A gpus=1\n\nat 1m expect A pending started=2h\n";
 
-/// A folder of its own for each test, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganger-scenario-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("a file for the test");
-        path.display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn sim(words: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ganger"));
-    command.args(["sim", "scenario"]).args(words).env_clear().env("HOME", "/nonexistent").stdin(Stdio::null());
-    let Output { status, stdout, stderr } = command.output().expect("the binary runs");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (status.code().expect("it exits"), text(stdout), text(stderr))
+    offline::sim("scenario", words)
 }
 
 #[test]

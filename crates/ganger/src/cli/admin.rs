@@ -120,4 +120,8 @@ impl From<RoleWord> for Role {
 }
 
 #[derive(Debug, Args)]
-pub struct Doctor {}
+pub struct Doctor {
+    /// Directories to try as checkpoint directories.
+    #[arg(value_name = "DIR")]
+    pub directories: Vec<PathBuf>,
+}

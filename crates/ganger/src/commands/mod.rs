@@ -67,7 +67,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Verb::Server(args) => block_on_many(roles::server(args)),
         Verb::Agent(args) => block_on_many(roles::agent(args, server)),
         Verb::Demo(args) => block_on_many(demo::run(args, look)),
-        Verb::Doctor(_) => block_on(doctor::run(server, &look)),
+        Verb::Doctor(args) => block_on(doctor::run(server, &args, &look)),
         command => {
             let api = locate::api(server)?;
             block_on(ask(&api, command, &look))

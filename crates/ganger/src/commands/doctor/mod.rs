@@ -1,4 +1,7 @@
 //! `ganger doctor`: what stands between this user and a running job, each finding with what to do about it.
+mod host;
+
+use crate::cli::Doctor;
 use crate::client::locate::Surroundings;
 use crate::client::{Api, records};
 use crate::failure::Failure;
@@ -39,8 +42,10 @@ impl Finding {
 /// Leases and ages are told wrongly by clocks that are further apart.
 const CLOCK_SKEW_MS: u64 = 2_000;
 
-pub async fn run(server: Option<&str>, look: &Look) -> Result<(), Failure> {
+pub async fn run(server: Option<&str>, args: &Doctor, look: &Look) -> Result<(), Failure> {
     let mut findings = vec![cgroups(), boot_clock(), keeper_binary()];
+    findings.extend(host::limits());
+    findings.extend(host::directories(&args.directories));
     findings.extend(server_findings(server, look.now_ms).await);
     emit(&if look.is_json() { json(&findings)? } else { page(&findings, look) })?;
     match findings.iter().any(|finding| finding.verdict == Verdict::Bad) {
