@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
-use common::{Lab, job, limit, require};
-use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
+use common::{Lab, job, limit, registration, require};
+use ganger_core::lifecycle::input::QueueSpec;
 use ganger_core::lifecycle::{Input, Refusal, next_deadline, next_wake_up};
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::cluster::NodePlacement;
@@ -328,10 +328,7 @@ fn nobody_is_stopped_for_a_node_that_was_closed_meanwhile() {
 }
 
 fn register(lab: &mut Lab, name: &str, machine: &Arc<Machine>, leaf: &str) {
-    let placement = NodePlacement { leaf: Some(leaf.to_string()), ..NodePlacement::default() };
-    let (name, machine, address) = (name.to_string(), machine.clone(), "127.0.0.1".to_string());
-    let spec = NodeSpec { name, machine, placement, address, boot_id: "boot".to_string(), agent: String::new() };
-    lab.apply(Input::Register(Box::new(spec)));
+    lab.apply(registration(name, machine, leaf));
 }
 
 /// Memory on a socket that is no longer there was looked up by its index.

@@ -96,6 +96,11 @@ pub enum Input {
         node: NodeId,
         cause: String,
     },
+    /// The node is gone for good: it is neither listed nor counted any more. Its agent may register it again.
+    Forget {
+        node: NodeId,
+        by: String,
+    },
     /// The node is trusted again without probation.
     Recover {
         node: NodeId,
@@ -111,6 +116,24 @@ pub enum Input {
     Decided(Box<Decision>),
     /// A new leader, or this one after a restart: agent leases count as renewed now.
     NewTerm,
+}
+
+impl Input {
+    /// The node that it is about, if it is about one.
+    pub fn node(&self) -> Option<NodeId> {
+        use Input::*;
+        match self {
+            Heard { node } | Doubtful { node } | Vouched { node, .. } | Drain { node, .. } | Cordon { node, .. } => {
+                Some(*node)
+            }
+            Uncordon { node, .. } | Quarantine { node, .. } | NodeLost { node, .. } | Forget { node, .. } => {
+                Some(*node)
+            }
+            Recover { node, .. } | Report { node, .. } => Some(*node),
+            Submit { .. } | Cancel { .. } | Hold { .. } | Release { .. } | Requeue { .. } | Queues { .. } => None,
+            Fabric { .. } | Setting { .. } | Register(_) | Tick | Decided(_) | NewTerm => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +203,10 @@ pub enum Refusal {
     BadQueue { queue: String, why: String },
     #[error("cannot register node {node:?}: {why}")]
     BadNode { node: String, why: String },
+    #[error("cannot forget node {node:?}: {why}")]
+    NodeInUse { node: String, why: String },
+    #[error("there is no node {node}")]
+    NoSuchNode { node: NodeId },
     #[error("cannot change the setting: {0}")]
     BadSetting(String),
     /// The cluster moved on, or the decision breaks a rule: it is dropped whole and made again.

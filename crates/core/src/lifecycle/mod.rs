@@ -34,6 +34,9 @@ pub fn apply(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, 
 }
 
 fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refusal> {
+    if let Some(node) = input.node().filter(|node| node.index() >= cluster.nodes.len()) {
+        return Err(Refusal::NoSuchNode { node });
+    }
     let mut change = Change::new(cluster, now);
     match input {
         Input::Submit { spec, owner } => change.submit(spec, owner)?,
@@ -53,6 +56,7 @@ fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refus
         Input::Uncordon { node, by } => change.uncordon(node, by),
         Input::Quarantine { node, cause, fenced } => change.quarantine(node, cause, fenced),
         Input::NodeLost { node, cause } => change.fence(node, cause),
+        Input::Forget { node, by } => change.forget(node, by)?,
         Input::Recover { node, by } => change.recover(node, by),
         Input::Report { node, report } => change.report(node, report),
         Input::Tick => change.tick(),

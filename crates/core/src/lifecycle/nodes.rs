@@ -3,6 +3,7 @@ use super::change::Change;
 use super::input::{NodePlacement, NodeSpec, Refusal};
 use crate::model::ids::{JobId, NodeId, Rank};
 use crate::model::job::{Exit, StopWhy};
+use crate::model::machine::Machine;
 use crate::model::node::{Device, Health, HealthState, Node};
 use crate::model::time::Time;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ impl Change<'_> {
         if spec.machine.sockets.len() > crate::scheduler::MAX_SOCKETS {
             return bad("it has more NUMA nodes with CPUs than 16");
         }
+        let machine = self.shared(&spec.machine);
+        let spec = NodeSpec { machine, ..spec };
         match self.cluster.node_names.get(&spec.name).copied() {
             Some(id) => self.come_back(id, spec),
             None => {
@@ -24,6 +27,12 @@ impl Change<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Equal machines are one: thousands of nodes are of a few kinds.
+    fn shared(&self, machine: &Arc<Machine>) -> Arc<Machine> {
+        let equal = self.cluster.nodes.iter().find(|node| node.machine == *machine);
+        equal.map_or_else(|| machine.clone(), |node| node.machine.clone())
     }
 
     fn join(&mut self, spec: NodeSpec) {
@@ -147,27 +156,23 @@ impl Change<'_> {
     pub fn vouched(&mut self, id: NodeId, until: Time) {
         let now = self.now;
         self.cluster.vouched.retain(|_, until| *until > now);
-        if id.index() < self.cluster.nodes.len() {
-            let known = self.cluster.vouched.entry(id).or_insert(until);
-            *known = until.max(*known);
-        }
+        let known = self.cluster.vouched.entry(id).or_insert(until);
+        *known = until.max(*known);
     }
 
     /// Its agent speaks. A suspect node is trusted again; one that comes back too often is taken out; a fenced one
     /// starts on probation.
     pub fn heard(&mut self, id: NodeId) {
-        if id.index() >= self.cluster.nodes.len() {
-            return;
-        }
         self.cluster.doubtful.remove(&id);
         self.touch_heard(id);
         let now = self.now;
         match self.cluster.node(id).health.state {
             HealthState::Suspect if self.cluster.node(id).revoked_at.is_none() => self.back_from_silence(id),
-            HealthState::Fenced => {
+            HealthState::Fenced | HealthState::Dead => {
                 let until = now + self.cluster.policy.probation;
+                let was = if self.cluster.node(id).health.state == HealthState::Dead { "forgotten" } else { "fenced" };
                 self.node_mut(id).revoked_at = None;
-                self.set_health(id, HealthState::Probation, "back after it was fenced".to_string(), Some(until));
+                self.set_health(id, HealthState::Probation, format!("back after it was {was}"), Some(until));
             }
             _ => {}
         }
@@ -258,6 +263,24 @@ impl Change<'_> {
             self.lose_all(id);
         }
         self.set_health(id, HealthState::Quarantined, cause, None);
+    }
+
+    /// Only of a node whose agent is silent and on which nothing is counted: nobody can be let down by it.
+    pub fn forget(&mut self, id: NodeId, by: String) -> Result<(), Refusal> {
+        let (node, lease) = (self.cluster.node(id), self.cluster.policy.lease);
+        let silent = self.now.since(node.last_heard);
+        let workers = node.tenants.len() + node.strays.len();
+        let why = if workers > 0 {
+            format!("{workers} of its workers may still run: drain it, or wait until it is fenced")
+        } else if silent < lease {
+            format!("its agent was heard {silent} ago: stop the agent, and wait for its lease of {lease}")
+        } else {
+            let node = self.node_mut(id);
+            (node.cordoned, node.draining, node.revoked_at) = (false, None, None);
+            self.set_health(id, HealthState::Dead, format!("forgotten by {by}"), None);
+            return Ok(());
+        };
+        Err(Refusal::NodeInUse { node: node.name.clone(), why })
     }
 
     pub fn recover(&mut self, id: NodeId, by: String) {

@@ -158,9 +158,8 @@ fn lease_end(cluster: &Cluster, node: &Node) -> Time {
 /// last arrived and the answer did not.
 pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
     let fresh = Span(cluster.policy.lease.0 / WITNESS_PART);
-    let alive = cluster.nodes.iter().filter(|node| node.health.state != HealthState::Dead);
     let (mut agents, mut heard) = (0u64, 0u64);
-    for node in alive {
+    for node in cluster.listed_nodes() {
         agents += 1;
         let witness = now.since(node.last_heard) < fresh && !cluster.doubtful.contains(&node.id);
         heard += u64::from(witness);

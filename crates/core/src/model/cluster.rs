@@ -3,7 +3,7 @@ use super::decision::{Blocker, Claim, Reservation};
 use super::fabric::Fabric;
 use super::ids::{JobId, NodeId};
 use super::job::{Job, Priority};
-use super::node::Node;
+use super::node::{HealthState, Node};
 use super::policy::Policy;
 use super::queue::Queue;
 use super::time::Time;
@@ -64,6 +64,11 @@ impl Cluster {
 
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
+    }
+
+    /// All but those that were forgotten.
+    pub fn listed_nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().map(Arc::as_ref).filter(|node| node.health.state != HealthState::Dead)
     }
 
     pub fn node_named(&self, name: &str) -> Option<&Node> {

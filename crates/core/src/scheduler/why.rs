@@ -109,7 +109,7 @@ fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &
         position: Some(ahead.len() as u32 + 1),
         ahead: ahead.into_iter().take(AHEAD_NAMED).collect(),
         gates,
-        nodes_total: session.cluster.nodes.len() as u32,
+        nodes_total: session.cluster.listed_nodes().count() as u32,
         nodes,
         estimate: estimate(&session, job),
         preemption: Some(preemption(&session, &job.spec, blocker.as_ref())),
@@ -191,7 +191,7 @@ fn queue_gates<'a>(session: &Session<'a>, unit: &Unit<'a>, job: &'a Job) -> Vec<
 /// Nodes by what speaks against them; every node is counted once.
 fn count_nodes(session: &Session<'_>, spec: &JobSpec) -> Vec<NodeCount> {
     let mut counts: BTreeMap<(u8, String), u32> = BTreeMap::new();
-    for node in &session.cluster.nodes {
+    for node in session.cluster.listed_nodes() {
         *counts.entry(verdict(session, spec, node)).or_default() += 1;
     }
     counts.into_iter().map(|((_, because), nodes)| NodeCount { nodes, because }).collect()
@@ -393,11 +393,11 @@ pub fn never_text(cluster: &Cluster, spec: &JobSpec, miss: &Miss) -> String {
 
 /// What no node at all has, if that is why: the last filter that any node came to.
 fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
-    let against: Option<Vec<Against>> = cluster.nodes.iter().map(|node| filter::suits(node, spec).err()).collect();
+    let against: Option<Vec<Against>> = cluster.listed_nodes().map(|node| filter::suits(node, spec).err()).collect();
     let shape = &spec.shape;
     Some(match against?.into_iter().max()? {
         Against::Pool => {
-            let mut pools: Vec<&str> = cluster.nodes.iter().filter_map(|node| node.pool.as_deref()).collect();
+            let mut pools: Vec<&str> = cluster.listed_nodes().filter_map(|node| node.pool.as_deref()).collect();
             pools.sort_unstable();
             pools.dedup();
             let pool = spec.pool.as_deref().unwrap_or("?");

@@ -22,16 +22,8 @@ impl Lab {
     pub fn new(count: u32, machine: &Arc<Machine>, per_leaf: u32) -> Lab {
         let mut lab = Lab { cluster: Cluster::new(), now: Time(1_000_000_000_000), finished: Vec::new() };
         for index in 0..count {
-            let leaf = Some(format!("leaf{}", index / per_leaf));
-            let placement = NodePlacement { leaf, ..NodePlacement::default() };
-            lab.apply(Input::Register(Box::new(NodeSpec {
-                name: format!("n{index}"),
-                machine: machine.clone(),
-                placement,
-                address: "127.0.0.1".to_string(),
-                boot_id: "boot".to_string(),
-                agent: String::new(),
-            })));
+            let leaf = format!("leaf{}", index / per_leaf);
+            lab.apply(registration(&format!("n{index}"), machine, &leaf));
         }
         lab
     }
@@ -149,6 +141,18 @@ impl Lab {
         let violations = check::full(&self.cluster);
         assert!(violations.is_empty(), "{violations:#?}");
     }
+}
+
+/// A node that joins, or comes back.
+pub fn registration(name: &str, machine: &Arc<Machine>, leaf: &str) -> Input {
+    Input::Register(Box::new(NodeSpec {
+        name: name.to_string(),
+        machine: machine.clone(),
+        placement: NodePlacement { leaf: Some(leaf.to_string()), ..NodePlacement::default() },
+        address: "127.0.0.1".to_string(),
+        boot_id: "boot".to_string(),
+        agent: String::new(),
+    }))
 }
 
 /// A gang of `workers` with `gpus` each; one CPU a worker.

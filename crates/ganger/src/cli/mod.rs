@@ -74,6 +74,8 @@ pub enum Verb {
     Cordon(OneNode),
     /// End drain, cordon and quarantine of a node.
     Uncordon(OneNode),
+    /// Strike a node that is gone for good from the list; its agent may register it again.
+    Forget(OneNode),
     /// Take a node out of service.
     Quarantine(Quarantine),
     /// List queues, or change them.

@@ -95,6 +95,7 @@ async fn ask(api: &Api, command: Verb, look: &Look) -> Result<(), Failure> {
         Verb::Drain(args) => nodes::change(api, &args.node, "drain", look).await,
         Verb::Cordon(args) => nodes::change(api, &args.node, "cordon", look).await,
         Verb::Uncordon(args) => nodes::change(api, &args.node, "uncordon", look).await,
+        Verb::Forget(args) => nodes::change(api, &args.node, "forget", look).await,
         Verb::Quarantine(args) => nodes::quarantine(api, args, look).await,
         Verb::Queues(args) => queues::run(api, args.command, look).await,
         Verb::Cluster(args) => cluster::run(api, args.command).await,

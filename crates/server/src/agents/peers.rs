@@ -78,7 +78,7 @@ impl PeerBook {
         if book.version == seen {
             return None;
         }
-        let others = cluster.nodes.iter().filter(|other| other.id != node);
+        let others = cluster.listed_nodes().filter(|other| other.id != node);
         let agents = others.map(|other| Peer {
             node: other.name.clone(),
             address: book.addresses.get(&other.name).cloned().flatten(),

@@ -327,7 +327,7 @@ fn why_ended(job: &Job, view: &View) -> Why {
         ahead: Vec::new(),
         gates: Vec::new(),
         nodes: Vec::new(),
-        nodes_total: view.cluster.nodes.len() as u32,
+        nodes_total: view.cluster.listed_nodes().count() as u32,
         estimate: None,
         preemption: None,
         would_start_now: Vec::new(),

@@ -48,6 +48,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/nodes/{node}/drain", post(nodes::drain_node))
         .route("/v1/nodes/{node}/cordon", post(nodes::cordon_node))
         .route("/v1/nodes/{node}/uncordon", post(nodes::uncordon_node))
+        .route("/v1/nodes/{node}/forget", post(nodes::forget_node))
         .route("/v1/nodes/{node}/recover", post(nodes::recover_node))
         .route("/v1/nodes/{node}/quarantine", post(nodes::quarantine_node))
         .route("/v1/queues", get(queues::list_queues).post(queues::apply_queues))

@@ -4,16 +4,18 @@ use crate::auth::{AdminCaller, Caller};
 use axum::Json;
 use axum::extract::{Path, State};
 use ganger_core::lifecycle::input::Input;
+use ganger_core::model::Node;
 use ganger_core::model::ids::NodeId;
 use ganger_core::model::wire::api::{ApiError, NodeView, QuarantineRequest};
 
-/// All nodes by name.
+/// All nodes by name, but those that were forgotten.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes",
     responses((status = 200, body = [NodeView]), (status = "default", body = ApiError)))]
 pub(super) async fn list_nodes(State(app): State<App>, _caller: Caller) -> Json<Vec<NodeView>> {
     let view = app.cycle.view();
-    let nodes = view.cluster.node_names.values().map(|id| views::node_view(view.cluster.node(*id), &view.cluster));
-    Json(nodes.collect())
+    let mut nodes: Vec<&Node> = view.cluster.listed_nodes().collect();
+    nodes.sort_by_key(|node| &node.name);
+    Json(nodes.into_iter().map(|node| views::node_view(node, &view.cluster)).collect())
 }
 
 #[utoipa::path(get, path = "/v1/nodes/{node}", tag = "nodes", params(("node" = String, Path)),
@@ -58,6 +60,17 @@ pub(super) async fn uncordon_node(
     node: Path<String>,
 ) -> Result<Json<NodeView>, Problem> {
     act(app, caller, node, |node, by| Input::Uncordon { node, by }).await
+}
+
+/// The node is gone for good: neither listed nor counted any more.
+#[utoipa::path(post, path = "/v1/nodes/{node}/forget", tag = "nodes", params(("node" = String, Path)),
+    responses((status = 200, body = NodeView), (status = "default", body = ApiError)))]
+pub(super) async fn forget_node(
+    app: State<App>,
+    caller: AdminCaller,
+    node: Path<String>,
+) -> Result<Json<NodeView>, Problem> {
+    act(app, caller, node, |node, by| Input::Forget { node, by }).await
 }
 
 /// The node is trusted again without probation.

@@ -81,6 +81,8 @@ impl From<Refusal> for Problem {
             Refusal::NoSuchQueue { .. } => Problem::unprocessable("queue", refusal),
             Refusal::BadSpec { field, .. } => Problem::unprocessable(&field.clone(), refusal),
             Refusal::BadQueue { .. } => Problem::unprocessable("queues", refusal),
+            Refusal::NodeInUse { .. } => Problem::conflict("in_use", refusal),
+            Refusal::NoSuchNode { .. } => Problem::not_found(refusal),
             Refusal::BadNode { .. } => Problem::unprocessable("node", refusal),
             Refusal::BadSetting(_) => Problem::unprocessable("settings", refusal),
         }

@@ -208,12 +208,12 @@ pub fn status(view: &View) -> Status {
     // Not the time of the state, which stands still while nothing happens.
     let now = Time(unix_ms());
     let count = |wanted: &[JobState]| cluster.jobs.values().filter(|job| wanted.contains(&job.state)).count() as u32;
-    let sum = |of: fn(&Node) -> Resources| cluster.nodes.iter().map(|node| of(node).gpus).sum();
+    let sum = |of: fn(&Node) -> Resources| cluster.listed_nodes().map(|node| of(node).gpus).sum();
     Status {
         version: env!("CARGO_PKG_VERSION").to_string(),
         term: cluster.term,
         now: rfc3339(now),
-        nodes: cluster.nodes.len() as u32,
+        nodes: cluster.listed_nodes().count() as u32,
         nodes_ready: cluster.nodes.iter().filter(|node| node.accepts(false, now)).count() as u32,
         gpus: sum(Node::capacity),
         gpus_used: sum(Node::used),
