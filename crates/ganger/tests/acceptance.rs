@@ -185,6 +185,7 @@ fn administrators_change_nodes_queues_settings_and_tokens() {
     has(&cluster.json(&["drain", "n0"]), &["name", "state"]);
     cluster.ok(&["uncordon", "n0"]);
     cluster.refused(&["drain", "n7"], &["n7"]);
+    cluster.refused(&["forget", "n0"], &["n0", "its agent was heard", "stop the agent"]);
     let queues = cluster
         .file("queues.yaml", "queues:\n- {name: research, weight: 2}\n- {name: research/nlp, limit: {gpus: 4}}\n");
     let applied = both(&cluster, &["queues", "apply", &queues]);
