@@ -189,6 +189,17 @@ fn a_node_refuses_what_it_cannot_start_and_says_why() {
     assert_eq!((fine.code, fine.out.as_str()), (0, "still here\n"), "{fine:?}");
 }
 
+/// Ranks ignored what their agent ignored: started with `nohup` or by a script, it had jobs that heard no signal.
+#[test]
+fn ranks_hear_signals_that_their_agent_ignores() {
+    let mut cluster = Cluster::server("60s");
+    cluster.start_deaf_agent("n0");
+    cluster.await_ready(1);
+    let ran = cluster.ganger(&["run", "--", "grep", "SigIgn", "/proc/self/status"]);
+    let ignored = ran.out.split_whitespace().nth(1).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    assert_eq!((ran.code, ignored.map(|mask| mask & 0x7fff_ffff)), (0, Some(0)), "{ran:?}");
+}
+
 /// Both took the orders of the one name, and each rank ran twice.
 #[test]
 fn two_agents_are_never_one_node() {

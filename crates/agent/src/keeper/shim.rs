@@ -12,12 +12,14 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
 use rustix::fs::Mode;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Gid, Signal, Uid};
 use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::FORBIDDEN;
 
 /// What the keeper orders. The descriptor for standard input travels in front of it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -121,8 +123,9 @@ fn run(keeper: &mut UnixStream, stdin: OwnedFd, order: &Order) -> Result<std::co
     rustix::process::umask(Mode::from_bits_truncate(0o022));
     std::env::set_current_dir(&order.workdir)
         .map_err(|error| format!("cannot enter the working directory {}: {error}", order.workdir.display()))?;
+    heed_signals()?;
     let (program, arguments) = order.command.split_first().ok_or("the command is empty".to_string())?;
-    // exec also unblocks all signals and sets SIGPIPE back to its default.
+    // exec also unblocks all signals.
     let error = Command::new(program).args(arguments).env_clear().envs(&order.env).exec();
     let message = format!("cannot execute `{program}`: {error}");
     Err(match error.kind() {
@@ -130,6 +133,21 @@ fn run(keeper: &mut UnixStream, stdin: OwnedFd, order: &Order) -> Result<std::co
         ErrorKind::PermissionDenied | ErrorKind::IsADirectory => Failure::Command { message, code: 126 },
         _ => Failure::Node(message),
     })
+}
+
+/// What was started with `nohup`, or in the background of a script, ignores signals, and so would all that it starts: an
+/// agent's jobs would not hear that they have to save. A signal that is caught at an exec gets its default back, and
+/// catching can be done without unsafe code.
+fn heed_signals() -> Result<(), String> {
+    let status = std::fs::read_to_string("/proc/self/status").map_err(|error| format!("/proc/self/status: {error}"))?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+    let ignored = u64::from_str_radix(mask.trim(), 16).unwrap_or(0);
+    let heard = (1..=31).filter(|signal| ignored >> (signal - 1) & 1 == 1);
+    for signal in heard.filter(|signal| !FORBIDDEN.contains(signal)) {
+        signal_hook::flag::register(signal, Arc::default())
+            .map_err(|error| format!("cannot set signal {signal} back to its default: {error}"))?;
+    }
+    Ok(())
 }
 
 fn pin(cpus: &[usize]) -> Result<(), String> {

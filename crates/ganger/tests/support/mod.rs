@@ -132,6 +132,18 @@ impl Cluster {
         self.start(node, &words);
     }
 
+    /// An agent as a script starts one in its background: with signals ignored.
+    pub fn start_deaf_agent(&mut self, node: &str) {
+        let dir = self.node_dir(node);
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' HUP INT QUIT TERM USR1 USR2; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ganger")]);
+        command.args(["agent", "--join", &self.server, "--node", node, "--profile", "dgx-h100", "--data-dir"]).arg(dir);
+        command.current_dir(&self.dir).env("HOME", self.dir.join("home"));
+        let log = File::create(self.dir.join(format!("{node}.log"))).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.children.insert(node.to_string(), command.spawn().unwrap());
+    }
+
     /// Waits until so many nodes are ready.
     pub fn await_ready(&self, count: usize) {
         until("all nodes are ready", || {
