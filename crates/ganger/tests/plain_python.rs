@@ -32,9 +32,15 @@ fn a_preempted_plain_python_training_resumes_from_its_step() {
     assert!((50..STEPS).contains(&saved), "{saved}");
     cluster.ok(&["cancel", "urgent"]);
     cluster.ok(&["wait", "plain-python", "--timeout", "2m"]);
-    assert_eq!((begins(&cluster, 2), ends(&cluster, 2)), (Some(saved), Some(STEPS)), "it resumes where it ended");
+    // On a crowded machine a start may come too late and be made again, which loses nothing.
     let detail = cluster.job("plain-python");
-    assert_eq!((detail["attempt"].as_u64(), detail["evictions"].as_u64()), (Some(2), Some(1)), "{detail}");
+    let newest = u32::try_from(detail["attempt"].as_u64().unwrap()).unwrap();
+    assert!(newest >= 2 && detail["evictions"] == 1, "{detail}");
+    assert_eq!(
+        (begins(&cluster, newest), ends(&cluster, newest)),
+        (Some(saved), Some(STEPS)),
+        "it resumes where it ended"
+    );
     let last = checkpoint::verify(Path::new(detail["checkpoint"]["path"].as_str().unwrap())).unwrap();
     assert_eq!((last.format, last.step), (checkpoint::Format::Manifest, Some(STEPS)));
 }
