@@ -22,7 +22,7 @@ fn storms_break_no_rule_and_lose_no_job() {
 /// who had just been promised devices could start elsewhere.
 #[test]
 fn storms_that_once_broke_a_rule_hold() {
-    storms([154, 344, 361, 362, 3_134, 3_611, 3_807, 3_876], 120);
+    storms([154, 344, 361, 362, 3_134, 3_581, 3_611, 3_807, 3_876, 4_239], 120);
 }
 
 #[test]
