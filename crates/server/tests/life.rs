@@ -58,6 +58,9 @@ async fn what_was_acknowledged_survives_a_restart_and_the_state_is_the_same() {
     let agent = Agent::register(owner.clone(), "n0").await.spawn(shutdown);
     let queues = json!({"queues": [{"name": "lab", "weight": 2}, {"name": "lab/vision", "limit": {"gpus": 8}}]});
     let _: Value = owner.post("/v1/queues", &queues).await.unwrap();
+    // Also of a node that has not joined yet.
+    let file = json!({"leaves": {"leaf1": ["n0", "n9"]}, "pools": [{"name": "training", "nodes": ["n9"]}]});
+    let _: Value = owner.post("/v1/cluster", &file).await.unwrap();
     submit(&owner, &job("one")).await.unwrap();
     until(&owner, "one", |j| j.view.state == JobState::Running).await;
     submit(&owner, &job("two")).await.unwrap();
@@ -65,6 +68,7 @@ async fn what_was_acknowledged_survives_a_restart_and_the_state_is_the_same() {
     trigger.pull();
     let mut agent = agent.await.unwrap();
     let before = server.running.cycle().view().cluster.clone();
+    assert_eq!(before.placements["n9"].pool.as_deref(), Some("training"));
     server.stop().await;
 
     let (store, loaded) = Store::open(&scratch.0, Default::default()).unwrap();
