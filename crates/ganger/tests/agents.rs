@@ -184,6 +184,11 @@ fn a_node_refuses_what_it_cannot_start_and_says_why() {
     let detail = cluster.job("unwritable");
     assert!(detail["exit_code"].is_null(), "what never ran has no exit code: {detail}");
     assert_eq!(detail["failures"], 0, "the node pays, not the job");
+    until("the cooldown is told with its end", || {
+        let nodes = cluster.json(&["nodes"]);
+        let told = |node: &Value| node["health_cause"].as_str().is_some_and(|cause| cause.contains("open again at"));
+        nodes.as_array()?.iter().any(|node| node["state"] == "cooling down" && told(node)).then_some(())
+    });
     cluster.ok(&["cancel", "unwritable"]);
     let fine = cluster.ganger(&["run", "--", "echo", "still here"]);
     assert_eq!((fine.code, fine.out.as_str()), (0, "still here\n"), "{fine:?}");
