@@ -1,7 +1,6 @@
 //! The books of a decision: what is free, held, promised, charged and leaving, as it follows from the cluster and from the
 //! steps so far. A step is noted when it is added. When something is taken back, all is noted anew: there is no second
 //! way by which the books could come to differ from the steps.
-use super::draft::Draft;
 use super::preempt::may_evict;
 use super::{Held, Hold, Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
@@ -30,9 +29,7 @@ impl<'a> Session<'a> {
 
     /// Notes all anew.
     pub fn renew(&mut self) {
-        let work = self.draft.work;
-        self.draft = Draft::now(self.cluster);
-        self.draft.work += work;
+        self.draft.restart();
         self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
         self.ends.clear();
         self.freed.clear();
@@ -115,14 +112,7 @@ impl<'a> Session<'a> {
     pub fn hold_back(&mut self, places: &[Place], freed: &mut MemoryBySocket) -> MemoryBySocket {
         let mut awaited = MemoryBySocket::new();
         for place in places {
-            let mut kept = place.clone();
-            for (socket, bytes) in &mut kept.memory {
-                let coming = freed.entry((place.node, *socket)).or_default();
-                let covered = (*coming).min(*bytes);
-                *coming -= covered;
-                *bytes -= covered;
-                *awaited.entry((place.node, *socket)).or_default() += covered;
-            }
+            let kept = less_freed(place, freed, |at, bytes| *awaited.entry(at).or_default() += bytes);
             self.draft.change(place.node, |room| room.take(&kept));
         }
         awaited
@@ -217,6 +207,20 @@ impl<'a> Session<'a> {
 
 fn group_of(job: &Job) -> Option<&str> {
     job.spec.group.as_ref().map(|group| group.name.as_str())
+}
+
+/// A place without what of its memory is `freed` for it anyway; that is taken from `freed` and told.
+pub fn less_freed(place: &Place, freed: &mut MemoryBySocket, mut told: impl FnMut((NodeId, u8), u64)) -> Place {
+    let mut kept = place.clone();
+    for (socket, bytes) in &mut kept.memory {
+        let at = (place.node, *socket);
+        let Some(coming) = freed.get_mut(&at) else { continue };
+        let covered = (*coming).min(*bytes);
+        *coming -= covered;
+        *bytes -= covered;
+        told(at, covered);
+    }
+    kept
 }
 
 /// Memory of `places` by node and socket.

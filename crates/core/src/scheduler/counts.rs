@@ -45,6 +45,15 @@ impl Counts {
         self.changed[node.index()] = self.moment;
     }
 
+    pub fn next_moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    pub fn changed_since(&self, moment: u64) -> impl Iterator<Item = bool> {
+        self.changed.iter().map(move |changed| *changed >= moment)
+    }
+
     /// The counts for `spec`, brought up to date by `count`, and how many nodes were counted. The caller gives them back
     /// with [`Counts::keep`].
     pub fn take(

@@ -34,16 +34,21 @@ impl<'a> Draft<'a> {
         Draft::of(cluster, |_, empty| empty)
     }
 
-    /// Neighbours are mostly of one kind of machine, whose empty room is made once.
     fn of(cluster: &'a Cluster, room: impl Fn(&Node, Room) -> Room) -> Draft<'a> {
-        let mut last: Option<(&Arc<Machine>, Room)> = None;
-        let rooms = cluster.nodes.iter().map(|node| {
-            let same = last.filter(|(machine, _)| Arc::ptr_eq(machine, &node.machine));
-            let (_, empty) = *last.insert(same.unwrap_or_else(|| (&node.machine, Room::empty_machine(&node.machine))));
-            room(node, empty)
-        });
-        let (rooms, nodes) = (rooms.collect(), cluster.nodes.len());
+        let (rooms, nodes) = (rooms(cluster, room), cluster.nodes.len());
         Draft { cluster, rooms, undo: Vec::new(), counts: Counts::of_nodes(nodes), work: nodes as u64 }
+    }
+
+    /// Back to what is free now. What was counted stays counted where that is what it was.
+    pub fn restart(&mut self) {
+        let fresh = rooms(self.cluster, |node, empty| empty.less_what_is_used(node));
+        for (index, (old, new)) in self.rooms.iter_mut().zip(fresh).enumerate().filter(|(_, (old, new))| **old != *new)
+        {
+            *old = new;
+            self.counts.changed(NodeId(index as u32));
+        }
+        self.undo.clear();
+        self.work += self.rooms.len() as u64;
     }
 
     pub fn room(&self, node: NodeId) -> &Room {
@@ -85,6 +90,16 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// A moment for [`Draft::changed_since`]; changes from here on come after it.
+    pub fn moment(&mut self) -> u64 {
+        self.counts.next_moment()
+    }
+
+    /// By node, whether it changed at that moment or later.
+    pub fn changed_since(&self, moment: u64) -> impl Iterator<Item = bool> {
+        self.counts.changed_since(moment)
+    }
+
     pub fn mark(&self) -> Mark {
         Mark(self.undo.len())
     }
@@ -97,4 +112,15 @@ impl<'a> Draft<'a> {
             }
         }
     }
+}
+
+/// The room of every node. Neighbours are mostly of one kind of machine, whose empty room is made once.
+fn rooms(cluster: &Cluster, room: impl Fn(&Node, Room) -> Room) -> Vec<Room> {
+    let mut last: Option<(&Arc<Machine>, Room)> = None;
+    let rooms = cluster.nodes.iter().map(|node| {
+        let same = last.filter(|(machine, _)| Arc::ptr_eq(machine, &node.machine));
+        let (_, empty) = *last.insert(same.unwrap_or_else(|| (&node.machine, Room::empty_machine(&node.machine))));
+        room(node, empty)
+    });
+    rooms.collect()
 }

@@ -12,12 +12,14 @@ mod counts;
 mod draft;
 mod filter;
 mod fit;
+mod offers;
 mod order;
 mod place;
 mod preempt;
 mod reserve;
 mod room;
 mod tree;
+mod victims;
 mod why;
 
 pub use room::MAX_SOCKETS;
@@ -33,10 +35,13 @@ use crate::model::time::{Span, Time};
 use book::MemoryBySocket;
 use draft::Draft;
 use filter::Pick;
+use offers::Offers;
 use place::{Miss, place_gang};
 use reserve::Reserved;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use tree::Tree;
+use victims::Pool;
 
 /// Decides for the cluster as it is at `now`.
 pub fn decide(cluster: &Cluster, now: Time) -> Decision {
@@ -80,6 +85,9 @@ pub(crate) struct Session<'a> {
     pub started: BTreeSet<JobId>,
     /// Something was taken back: the walk has to begin again.
     pub again: bool,
+    /// Everyone who could leave; made when it is first asked for.
+    pool: Option<Rc<Pool<'a>>>,
+    offers: Vec<Offers>,
     /// Requests that failed already: equal ones fail for the same reason.
     failed: BTreeMap<ClassKey<'a>, Blocker>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -153,6 +161,8 @@ impl<'a> Session<'a> {
             claiming: BTreeMap::new(),
             started: BTreeSet::new(),
             again: false,
+            pool: None,
+            offers: Vec::new(),
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };

@@ -3,7 +3,7 @@
 //!
 //! Reservations are made again in every decision, in the order of service. Earlier ones keep their devices for
 //! themselves until they are expected to end, so a later one can be pessimistic but never in the way.
-use super::book::{MemoryBySocket, memory_of};
+use super::book::{MemoryBySocket, less_freed, memory_of};
 use super::place::Miss;
 use super::{Session, Unit};
 use crate::model::decision::Reservation;
@@ -36,12 +36,20 @@ impl<'a> Session<'a> {
 
     /// Keeps the devices of every reservation that starts before the unit, started now, would end.
     pub fn hold_back_reservations(&mut self, unit: &Unit<'a>) {
+        let kept = self.kept_from(unit);
+        self.draft.take_all(&kept);
+    }
+
+    /// What earlier reservations keep from the unit. Of memory what does not come free on their devices by their start.
+    pub fn kept_from(&self, unit: &Unit<'a>) -> Vec<Place> {
         let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
-        let reserved = std::mem::take(&mut self.reserved);
-        for one in reserved.iter().filter(|one| one.reservation.start < end) {
-            self.hold_back(&one.reservation.places, &mut one.freed.clone());
-        }
-        self.reserved = reserved;
+        let before = self.reserved.iter().filter(|one| one.reservation.start < end);
+        let kept = before.flat_map(|one| {
+            let mut freed = one.freed.clone();
+            let less_freed = move |place: &Place| less_freed(place, &mut freed, |_, _| {});
+            one.reservation.places.iter().map(less_freed)
+        });
+        kept.collect()
     }
 
     /// Records the earliest start of the unit, if there is one among the times at which something ends.

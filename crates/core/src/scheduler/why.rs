@@ -6,7 +6,7 @@
 use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
-use super::{Session, Unit, amount_of, order, preempt};
+use super::{Session, Unit, amount_of, order, victims};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
 use crate::model::ids::JobId;
@@ -329,7 +329,7 @@ fn preemption(session: &Session<'_>, spec: &JobSpec, blocker: Option<&Blocker>) 
     if spec.priority > from {
         return format!("{} evicts nobody: only {from} and above may", spec.priority);
     }
-    let (victims, gpus) = preempt::legal_victims(session, spec);
+    let (victims, gpus) = victims::legal_victims(session, spec);
     match blocker {
         Some(Blocker::Yielding { victims, .. }) => format!("{victims} jobs were asked to leave for it"),
         Some(Blocker::Unsatisfiable { .. }) => "no one is stopped for a job that can never run".to_string(),

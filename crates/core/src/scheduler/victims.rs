@@ -1,0 +1,158 @@
+//! Who could leave: every gang that holds devices and was not told to go, made once for a decision. Whom a claimant may
+//! tell to leave is asked anew for each.
+use super::preempt::may_evict;
+use super::{Session, Unit};
+use crate::model::ids::{JobId, NodeId, Rank};
+use crate::model::job::{Job, Place, Worker};
+use crate::model::time::{Span, Time};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A job, or all live jobs of a group, that would leave together; or a part of an elastic gang above its minimum.
+pub struct Victim<'a> {
+    pub jobs: Vec<&'a Job>,
+    /// Of a part: its ranks, and the victim that is the whole gang.
+    pub part: Option<(Vec<Rank>, usize)>,
+    pub places: Vec<&'a Place>,
+    /// Weighted work lost; see [`cost`].
+    pub cost: u128,
+    pub lost_gpu_ms: u64,
+    /// Of equals the youngest leaves first.
+    pub youngest: (Time, JobId),
+    pub grace: Span,
+}
+
+/// All of them, and who is on which node.
+pub struct Pool<'a> {
+    pub victims: Vec<Victim<'a>>,
+    /// By node, ascending.
+    pub on: Vec<Vec<usize>>,
+}
+
+/// GPU-milliseconds of work that stopping `job` now would lose.
+pub fn lost_gpu_ms(job: &Job, now: Time) -> u64 {
+    lost_ms(job, now).saturating_mul(job.spec.total().gpus)
+}
+
+fn lost_ms(job: &Job, now: Time) -> u64 {
+    let policy = &job.spec.checkpoint;
+    let lost = if policy.on_demand { policy.write_time } else { now.since(job.unsaved_since(now)) };
+    (lost + policy.restart_time).0
+}
+
+/// Lost work weighted by what the job holds; a job without GPUs weighs by its CPUs. A stop is never free (else a job that
+/// just started would go instead of one spare worker), and being stopped again costs a minute more each time, so that
+/// the same job is not always the one.
+fn cost(job: &Job, now: Time) -> u128 {
+    let again = u128::from(job.evictions) * u128::from(Span::minutes(1).0);
+    let stop = u128::from(Span::seconds(1).0);
+    weight(job) * (u128::from(lost_ms(job, now)) + again + stop)
+}
+
+fn weight(job: &Job) -> u128 {
+    let total = job.spec.total();
+    u128::from(total.gpus) * 64 + u128::from(total.cpus)
+}
+
+impl<'a> Session<'a> {
+    /// Everyone who could leave; made when it is first asked for.
+    pub fn pool(&mut self) -> Rc<Pool<'a>> {
+        let made = self.pool.take().unwrap_or_else(|| Rc::new(self.make_pool()));
+        self.pool = Some(Rc::clone(&made));
+        made
+    }
+
+    /// Whether each of the pool may be told to leave for the unit.
+    pub fn legal_for(&self, unit: &Unit<'a>, pool: &Pool<'a>) -> Vec<bool> {
+        let legal = |job: &&Job| {
+            !self.leaving.contains(&job.id) && unit.iter().all(|claimant| may_evict(self, &claimant.spec, job))
+        };
+        pool.victims.iter().map(|victim| victim.jobs.iter().all(legal)).collect()
+    }
+
+    fn make_pool(&self) -> Pool<'a> {
+        let mut groups: BTreeMap<&str, Vec<&'a Job>> = BTreeMap::new();
+        let mut gangs: Vec<Vec<&'a Job>> = Vec::new();
+        for job in self.cluster.jobs.values().map(AsRef::as_ref).filter(|job| stays(job)) {
+            match &job.spec.group {
+                Some(group) => groups.entry(&group.name).or_default().push(job),
+                None => gangs.push(vec![job]),
+            }
+        }
+        gangs.extend(groups.into_values());
+        let mut victims: Vec<Victim<'a>> = gangs.into_iter().map(|jobs| whole(jobs, self.now)).collect();
+        let parts: Vec<Victim<'a>> =
+            victims.iter().enumerate().flat_map(|(i, gang)| parts(gang, i, self.now)).collect();
+        victims.extend(parts);
+        let on = on_nodes(&victims, self.cluster.nodes.len());
+        Pool { victims, on }
+    }
+}
+
+/// Whether the job holds devices and nobody told it, or a part of it, to leave before this decision: a gang that gives up
+/// workers is let alone until they are gone.
+pub fn stays(job: &Job) -> bool {
+    job.attempt.as_ref().is_some_and(|attempt| attempt.leaving().next().is_none())
+}
+
+fn whole<'a>(jobs: Vec<&'a Job>, now: Time) -> Victim<'a> {
+    let attempts = jobs.iter().filter_map(|job| job.attempt.as_ref());
+    Victim {
+        places: attempts.flat_map(|attempt| attempt.live().map(|worker| &worker.place)).collect(),
+        cost: jobs.iter().map(|job| cost(job, now)).sum(),
+        lost_gpu_ms: jobs.iter().fold(0, |sum, job| sum.saturating_add(lost_gpu_ms(job, now))),
+        youngest: jobs.iter().map(|job| (job.submitted_at, job.id)).max().unwrap_or_default(),
+        grace: jobs.iter().map(|job| job.spec.checkpoint.grace).max().unwrap_or_default(),
+        part: None,
+        jobs,
+    }
+}
+
+/// The workers that an elastic gang can do without, highest ranks first, in its own steps. Giving them up loses no work
+/// but the time of a restart.
+fn parts<'a>(gang: &Victim<'a>, index: usize, now: Time) -> Vec<Victim<'a>> {
+    let [job] = gang.jobs[..] else { return Vec::new() };
+    let Some(attempt) = job.attempt.as_ref().filter(|_| job.is_running()) else { return Vec::new() };
+    let (min, step) = (job.spec.gang.min, job.spec.gang.step.max(1));
+    let mut staying: Vec<&Worker> = attempt.staying().collect();
+    let surplus = (staying.len() as u32).saturating_sub(min) / step * step;
+    let spare = staying.split_off(staying.len() - surplus as usize);
+    let restart = u128::from(job.spec.checkpoint.restart_time.0);
+    spare
+        .chunks(step as usize)
+        .map(|workers| Victim {
+            part: Some((workers.iter().map(|worker| worker.rank).collect(), index)),
+            places: workers.iter().map(|worker| &worker.place).collect(),
+            cost: weight(job) * restart,
+            lost_gpu_ms: job.spec.checkpoint.restart_time.0.saturating_mul(job.spec.total().gpus),
+            ..whole(vec![job], now)
+        })
+        .collect()
+}
+
+fn on_nodes(victims: &[Victim<'_>], nodes: usize) -> Vec<Vec<usize>> {
+    let mut on = vec![Vec::new(); nodes];
+    for (index, victim) in victims.iter().enumerate() {
+        for place in &victim.places {
+            let there: &mut Vec<usize> = &mut on[place.node.index()];
+            if there.last() != Some(&index) {
+                there.push(index);
+            }
+        }
+    }
+    on
+}
+
+impl<'a> Victim<'a> {
+    pub fn places_on(&self, node: NodeId) -> impl Iterator<Item = &'a Place> {
+        self.places.iter().copied().filter(move |place| place.node == node)
+    }
+}
+
+/// The running jobs that the unit could legally stop, and their GPUs; for `why`.
+pub fn legal_victims(session: &Session<'_>, claimant: &crate::model::job::JobSpec) -> (usize, u64) {
+    let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
+    let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
+    let legal = jobs.filter(free_to_go).filter(|job| may_evict(session, claimant, job));
+    legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().gpus))
+}
