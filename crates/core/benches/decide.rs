@@ -233,7 +233,16 @@ fn place(cluster: &Cluster, node: NodeId, first: u32, gpus: u32) -> Place {
         let own = socket.cpus.iter().nth(gpu as usize).expect("more cores than GPUs");
         cpus.insert(own);
     }
-    Place { node, gpus: ((1 << gpus) - 1) << first, cpus, memory: Vec::new(), nics: 0 }
+    Place {
+        node,
+        gpus: ((1 << gpus) - 1) << first,
+        cpus,
+        memory: Vec::new(),
+        nics: 0,
+        vram_bytes: 0,
+        pcie_bps: Vec::new(),
+        network_bps: 0,
+    }
 }
 
 /// All of them at once, and running an hour after.

@@ -180,6 +180,23 @@ fn rule_1_memory_counted_wrong_or_overdrawn() {
 }
 
 #[test]
+fn rule_1_bandwidth_counted_wrong_or_overdrawn() {
+    breaks(1, |state| {
+        let node = state.node_of(state.ranks, 0);
+        state.node(node).network_used_bps = 1;
+    });
+    breaks(1, |state| {
+        let node = state.node_of(state.ranks, 0);
+        state.node(node).pcie_used_bps.insert(0, 1_000_000);
+    });
+    breaks(1, |state| {
+        let (node, ranks) = (state.node_of(state.ranks, 0), state.ranks);
+        state.attempt(ranks).workers[0].place.network_bps = 1 << 60;
+        state.node(node).network_used_bps = 1 << 60;
+    });
+}
+
+#[test]
 fn rule_1_a_worker_holds_other_than_it_asked() {
     breaks(1, |state| {
         let gang = state.gang;

@@ -70,8 +70,6 @@ fn later_work_is_read_and_then_refused_by_name() {
     for (statement, what) in [
         ("submit A share=0.5", "share="),
         ("submit A mig=3g.40gb", "mig="),
-        ("submit A pcie_bandwidth=1GB/s", "pcie_bandwidth="),
-        ("submit A network_bandwidth=1Gbps", "network_bandwidth="),
         ("submit A begin=22:00", "begin="),
         ("submit A deadline=2h", "deadline="),
         ("submit A windows=22:00-06:00", "windows="),

@@ -5,6 +5,7 @@ use crate::model::cpuset::CpuSet;
 use crate::model::ids::JobId;
 use crate::model::job::{Attempt, Worker, WorkerPhase};
 use crate::model::node::{Device, HealthState, Node};
+use crate::model::part::Part;
 use crate::model::time::Time;
 use std::collections::BTreeMap;
 
@@ -93,17 +94,15 @@ fn promised(cluster: &Cluster, node: &Node, claimant: JobId, gpu: usize) -> bool
 
 fn cores_and_memory(node: &Node, tenants: &[(JobId, bool, &Worker)], found: &mut Found) {
     let mut cpus = CpuSet::default();
-    let mut memory = vec![0u64; node.machine.sockets.len()];
+    let mut sums: BTreeMap<Part, u64> = parts(node).map(|part| (part, 0)).collect();
     for (id, _, worker) in tenants {
         found.unless(cpus.is_disjoint(&worker.place.cpus), 1, || {
             format!("cores of job {id} rank {} on {} are also somebody else's", worker.rank, node.name)
         });
         cpus = cpus.union(&worker.place.cpus);
-        for (socket, bytes) in &worker.place.memory {
-            match memory.get_mut(usize::from(*socket)) {
-                Some(sum) => *sum = sum.saturating_add(*bytes),
-                None => found.unless(false, 1, || format!("{} has no socket {socket}", node.name)),
-            }
+        for (part, amount) in worker.place.amounts() {
+            let sum = sums.entry(part).or_default();
+            *sum = sum.saturating_add(amount);
         }
     }
     found.unless(cpus == node.cpus_used, 1, || {
@@ -111,14 +110,18 @@ fn cores_and_memory(node: &Node, tenants: &[(JobId, bool, &Worker)], found: &mut
     });
     let all = node.machine.sockets.iter().fold(CpuSet::default(), |all, socket| all.union(&socket.cpus));
     found.unless(cpus.is_subset(&all), 1, || format!("cores {cpus} are used on {}, which has {all}", node.name));
-    found.unless(memory == node.memory_used, 1, || {
-        format!("{} says {:?} bytes are used, but {memory:?} are", node.name, node.memory_used)
-    });
-    for (socket, used) in node.machine.sockets.iter().zip(&memory) {
-        found.unless(*used <= socket.memory_bytes, 1, || {
-            format!("{used} bytes are used of {} on NUMA node {} of {}", socket.memory_bytes, socket.numa, node.name)
-        });
+    for (part, sum) in sums {
+        let (used, total) = (node.amount_used(part), node.machine.amount_of(part));
+        found.unless(sum == used, 1, || format!("{} says {used} of {part:?} are used, but {sum} are", node.name));
+        found.unless(sum <= total, 1, || format!("{sum} of {total} are used of {part:?} on {}", node.name));
     }
+}
+
+/// What the node gives out in amounts, and whatever else it says is used.
+fn parts(node: &Node) -> impl Iterator<Item = Part> {
+    let memory = (0..node.machine.sockets.len() as u8).map(Part::Memory);
+    let pcie = node.pcie_used_bps.keys().map(|switch| Part::Pcie(*switch));
+    memory.chain(pcie).chain([Part::Network])
 }
 
 /// Rule 8: names and ids match, and ids only rise.

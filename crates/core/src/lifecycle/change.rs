@@ -84,8 +84,8 @@ impl<'a> Change<'a> {
             }
         }
         node.cpus_used = node.cpus_used.union(&place.cpus);
-        for (socket, bytes) in &place.memory {
-            node.memory_used[usize::from(*socket)] += bytes;
+        for (part, amount) in place.amounts() {
+            node.set_amount_used(part, node.amount_used(part).saturating_add(amount));
         }
         node.tenants.insert((id, rank));
         node.generation += 1;
@@ -108,8 +108,8 @@ impl<'a> Change<'a> {
             }
         }
         node.cpus_used = node.cpus_used.difference(&place.cpus);
-        for (socket, bytes) in &place.memory {
-            node.memory_used[usize::from(*socket)] -= bytes;
+        for (part, amount) in place.amounts() {
+            node.set_amount_used(part, node.amount_used(part).saturating_sub(amount));
         }
         node.tenants.remove(&(id, rank));
         node.generation += 1;

@@ -91,10 +91,10 @@ impl Change<'_> {
         self.expect_room(id, places)
     }
 
-    /// Cores and memory: nothing used, nothing twice, nothing beyond what the machine has.
+    /// Cores, memory and bandwidth: nothing used, nothing twice, nothing beyond what the machine has.
     fn expect_room(&self, id: JobId, places: &[Place]) -> Result<(), Refusal> {
         let mut cpus = BTreeMap::new();
-        let mut memory = BTreeMap::new();
+        let mut sums = BTreeMap::new();
         for place in places {
             let node = self.cluster.node(place.node);
             let taken = cpus.entry(place.node).or_insert(node.cpus_used);
@@ -102,14 +102,12 @@ impl Change<'_> {
                 return Err(stale(format!("cores on {} for job {id} are in use", node.name)));
             }
             *taken = taken.union(&place.cpus);
-            for (socket, bytes) in &place.memory {
-                let socket = usize::from(*socket);
-                // The machine may have changed since the decision: a socket that is gone holds nothing.
-                let used = node.memory_used.get(socket).copied().unwrap_or(u64::MAX);
-                let sum: &mut u64 = memory.entry((place.node, socket)).or_insert(used);
-                *sum = sum.saturating_add(*bytes);
-                if *sum > node.machine.sockets.get(socket).map_or(0, |s| s.memory_bytes) {
-                    return Err(stale(format!("memory on {} for job {id} is in use", node.name)));
+            for (part, amount) in place.amounts() {
+                let sum: &mut u64 = sums.entry((place.node, part)).or_insert(node.amount_used(part));
+                *sum = sum.saturating_add(amount);
+                // The machine may have changed since the decision: a socket or switch that is gone holds nothing.
+                if *sum > node.machine.amount_of(part) {
+                    return Err(stale(format!("{} on {} for job {id} is in use", part.name(), node.name)));
                 }
             }
         }

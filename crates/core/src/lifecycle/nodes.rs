@@ -359,6 +359,8 @@ fn fresh_node(id: NodeId, spec: NodeSpec, now: Time) -> Node {
         strays: Vec::new(),
         cpus_used: Default::default(),
         memory_used: vec![0; spec.machine.sockets.len()],
+        pcie_used_bps: Default::default(),
+        network_used_bps: 0,
         refusals: Vec::new(),
         cooldown_until: Time(0),
         flaps: Vec::new(),

@@ -8,38 +8,65 @@ use thiserror::Error;
 
 /// What a worker, a gang or a queue holds or asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(default)]
 pub struct Resources {
     pub gpus: u64,
     pub cpus: u64,
     pub memory_bytes: u64,
+    /// Memory of the GPUs: of those that are held all, of those that are asked for at least so much.
+    pub vram_bytes: u64,
+    pub pcie_bandwidth_bps: u64,
+    pub network_bandwidth_bps: u64,
 }
 
+/// The names of the dimensions in the order of [`Resources::amounts`], as records and messages use them.
+pub const DIMENSIONS: [&str; 6] =
+    ["gpus", "cpus", "memory_bytes", "vram_bytes", "pcie_bandwidth_bps", "network_bandwidth_bps"];
+
 impl Resources {
-    pub const ZERO: Resources = Resources { gpus: 0, cpus: 0, memory_bytes: 0 };
+    pub const ZERO: Resources = Resources::of([0; 6]);
+
+    /// From amounts in the order of [`DIMENSIONS`].
+    pub const fn of(amounts: [u64; 6]) -> Resources {
+        let [gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps] = amounts;
+        Resources { gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps }
+    }
+
+    /// In the order of [`DIMENSIONS`].
+    pub const fn amounts(self) -> [u64; 6] {
+        let Resources { gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps } = self;
+        [gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps]
+    }
+
+    /// The amount of the dimension of this name; 0 for a name that is none.
+    pub fn named(self, name: &str) -> u64 {
+        let amounts = DIMENSIONS.into_iter().zip(self.amounts());
+        amounts.into_iter().find(|(known, _)| *known == name).map_or(0, |(_, amount)| amount)
+    }
+
+    fn with(self, other: Resources, join: impl Fn(u64, u64) -> u64) -> Resources {
+        let (mut sums, others) = (self.amounts(), other.amounts());
+        sums.iter_mut().zip(others).for_each(|(sum, one)| *sum = join(*sum, one));
+        Resources::of(sums)
+    }
 
     pub fn plus(self, other: Resources) -> Resources {
-        Resources {
-            gpus: self.gpus.saturating_add(other.gpus),
-            cpus: self.cpus.saturating_add(other.cpus),
-            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
-        }
+        self.with(other, u64::saturating_add)
     }
 
     /// What is left after `other` is taken away, or `None` if that would be below zero anywhere.
     pub fn minus(self, other: Resources) -> Option<Resources> {
-        Some(Resources {
-            gpus: self.gpus.checked_sub(other.gpus)?,
-            cpus: self.cpus.checked_sub(other.cpus)?,
-            memory_bytes: self.memory_bytes.checked_sub(other.memory_bytes)?,
-        })
+        let enough = self.amounts().into_iter().zip(other.amounts()).all(|(have, take)| have >= take);
+        enough.then(|| self.less(other))
+    }
+
+    /// As [`Resources::minus`], where nothing falls below zero.
+    pub fn less(self, other: Resources) -> Resources {
+        self.with(other, u64::saturating_sub)
     }
 
     pub fn times(self, n: u64) -> Resources {
-        Resources {
-            gpus: self.gpus.saturating_mul(n),
-            cpus: self.cpus.saturating_mul(n),
-            memory_bytes: self.memory_bytes.saturating_mul(n),
-        }
+        self.with(Resources::ZERO, |amount, _| amount.saturating_mul(n))
     }
 }
 
@@ -53,15 +80,25 @@ pub struct Limit {
     pub cpus: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vram_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_bandwidth_bps: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_bandwidth_bps: Option<u64>,
 }
 
 impl Limit {
+    /// In the order of [`DIMENSIONS`].
+    pub const fn bounds(&self) -> [Option<u64>; 6] {
+        let Limit { gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps } = *self;
+        [gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps]
+    }
+
     /// The first resource of `amount` that is over this limit: its name, the amount and the limit.
     pub fn exceeded_by(&self, amount: Resources) -> Option<(&'static str, u64, u64)> {
-        let over = |name, limit: Option<u64>, value| limit.filter(|l| value > *l).map(|l| (name, value, l));
-        over("gpus", self.gpus, amount.gpus)
-            .or_else(|| over("cpus", self.cpus, amount.cpus))
-            .or_else(|| over("memory_bytes", self.memory_bytes, amount.memory_bytes))
+        let all = DIMENSIONS.into_iter().zip(amount.amounts()).zip(self.bounds());
+        all.into_iter().find_map(|((name, value), limit)| limit.filter(|l| value > *l).map(|l| (name, value, l)))
     }
 }
 
@@ -147,7 +184,12 @@ pub fn parse_limit(text: &str) -> Result<Limit, AmountError> {
             "gpu" | "gpus" => limit.gpus = Some(count()?),
             "cpu" | "cpus" => limit.cpus = Some(count()?),
             "memory" => limit.memory_bytes = Some(parse_bytes(value)?),
-            _ => return Err(fail("a resource is not one of gpu, cpu, memory")),
+            "vram" => limit.vram_bytes = Some(parse_bytes(value)?),
+            "pcie_bandwidth" => limit.pcie_bandwidth_bps = Some(parse_bandwidth(value)?),
+            "network_bandwidth" => limit.network_bandwidth_bps = Some(parse_bandwidth(value)?),
+            _ => {
+                return Err(fail("a resource is not one of gpu, cpu, memory, vram, pcie_bandwidth, network_bandwidth"));
+            }
         }
     }
     Ok(limit)
@@ -171,6 +213,23 @@ impl fmt::Display for HumanBytes {
             }
         }
         write!(f, "{}B", self.0)
+    }
+}
+
+/// Bits per second as people write them: `50Gbps`, `1.6Tbps`.
+#[derive(Debug, Clone, Copy)]
+pub struct HumanBandwidth(pub u64);
+
+impl fmt::Display for HumanBandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("Tbps", 1_000_000_000_000), ("Gbps", 1_000_000_000), ("Mbps", 1_000_000)];
+        match units.into_iter().find(|(_, size)| self.0 >= *size) {
+            Some((unit, size)) if self.0 % size >= size / 10 => {
+                write!(f, "{}.{}{unit}", self.0 / size, self.0 % size * 10 / size)
+            }
+            Some((unit, size)) => write!(f, "{}{unit}", self.0 / size),
+            None => write!(f, "{}bps", self.0),
+        }
     }
 }
 
@@ -206,7 +265,7 @@ mod tests {
     #[test]
     fn limits_name_the_first_resource_over() {
         let limit = parse_limit("gpu:16,memory:2TiB").unwrap();
-        let asks = Resources { gpus: 17, cpus: 9_999, memory_bytes: 0 };
+        let asks = Resources { gpus: 17, cpus: 9_999, ..Resources::ZERO };
         assert_eq!(limit.exceeded_by(asks), Some(("gpus", 17, 16)));
         assert_eq!(limit.exceeded_by(Resources { gpus: 16, ..asks }), None);
     }
@@ -216,5 +275,22 @@ mod tests {
         assert_eq!(HumanBytes(120 << 30).to_string(), "120GiB");
         assert_eq!(HumanBytes(3 << 39).to_string(), "1.5TiB");
         assert_eq!(HumanBytes(512).to_string(), "512B");
+    }
+
+    #[test]
+    fn bandwidths_print_in_decimal_units() {
+        assert_eq!(HumanBandwidth(50_000_000_000).to_string(), "50Gbps");
+        assert_eq!(HumanBandwidth(1_650_000_000_000).to_string(), "1.6Tbps");
+        assert_eq!(HumanBandwidth(999).to_string(), "999bps");
+    }
+
+    #[test]
+    fn amounts_keep_their_order_and_never_fall_below_zero() {
+        let some = Resources::of([1, 2, 3, 4, 5, 6]);
+        assert_eq!(Resources::of(some.amounts()), some);
+        assert_eq!(DIMENSIONS.map(|name| some.named(name)), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(some.minus(Resources::of([0, 0, 0, 0, 0, 7])), None);
+        assert_eq!(some.less(Resources::of([0, 0, 0, 0, 0, 7])), Resources::of([1, 2, 3, 4, 5, 0]));
+        assert_eq!(some.times(u64::MAX).gpus, u64::MAX);
     }
 }

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod job;
 pub mod machine;
 pub mod node;
+pub mod part;
 pub mod policy;
 pub mod queue;
 pub mod report;

@@ -107,6 +107,11 @@ pub struct Node {
     pub cpus_used: CpuSet,
     /// By socket of the machine.
     pub memory_used: Vec<u64>,
+    /// By switch of the machine; those of which something is used.
+    #[serde(default)]
+    pub pcie_used_bps: BTreeMap<u8, u64>,
+    #[serde(default)]
+    pub network_used_bps: u64,
     /// Recent refusals to start something.
     pub refusals: Vec<Time>,
     pub cooldown_until: Time,
@@ -143,18 +148,19 @@ impl Node {
     }
 
     pub fn used(&self) -> Resources {
+        let sum = |amounts: &mut dyn Iterator<Item = &u64>| amounts.fold(0u64, |sum, one| sum.saturating_add(*one));
+        let owned = self.mask(|device| device.owner().is_some());
         Resources {
-            gpus: self.devices.iter().filter(|device| device.owner().is_some()).count() as u64,
+            gpus: owned.count_ones().into(),
             cpus: self.cpus_used.count().into(),
-            memory_bytes: self.memory_used.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+            memory_bytes: sum(&mut self.memory_used.iter()),
+            vram_bytes: self.machine.vram_bytes_of(owned),
+            pcie_bandwidth_bps: sum(&mut self.pcie_used_bps.values()),
+            network_bandwidth_bps: self.network_used_bps,
         }
     }
 
     pub fn capacity(&self) -> Resources {
-        Resources {
-            gpus: self.machine.gpus.len() as u64,
-            cpus: self.machine.total_cpus().into(),
-            memory_bytes: self.machine.total_memory_bytes(),
-        }
+        self.machine.capacity()
     }
 }

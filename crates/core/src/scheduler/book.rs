@@ -3,16 +3,18 @@
 //! way by which the books could come to differ from the steps.
 use super::preempt::may_evict;
 use super::{Held, Hold, Session, Unit};
+use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Attempt, Job, Place, Worker};
 use crate::model::node::Device;
+use crate::model::part::Part;
 use crate::model::queue::ancestry;
 use crate::model::time::Span;
 use std::collections::BTreeMap;
 
-/// Bytes by node and socket.
-pub type MemoryBySocket = BTreeMap<(NodeId, u8), u64>;
+/// What is given out in amounts, by node and what it is of.
+pub type Amounts = BTreeMap<(NodeId, Part), u64>;
 
 impl<'a> Session<'a> {
     pub fn add(&mut self, step: Step) {
@@ -81,36 +83,36 @@ impl<'a> Session<'a> {
     /// Of what starts early the memory is taken from what is free now: its victims still hold what it was to get.
     fn note_claim_in_flight(&mut self, claim: &'a Claim) {
         let starts = self.steps.iter().any(|step| matches!(step, Step::Start { job, .. } if *job == claim.claimant));
-        let freed = if starts { MemoryBySocket::new() } else { self.freed_memory(claim) };
+        let freed = if starts { Amounts::new() } else { self.freed_amounts(claim) };
         self.promise(claim, freed);
     }
 
     /// Memory that the claim's victims still hold and are leaving.
-    pub fn freed_memory(&self, claim: &Claim) -> MemoryBySocket {
+    pub fn freed_amounts(&self, claim: &Claim) -> Amounts {
         let victims = claim.victims.iter().filter_map(|(job, attempt)| {
             let job = self.cluster.job(*job)?;
             job.attempt.as_ref().filter(|a| a.number == *attempt)
         });
-        memory_of(victims.flat_map(|attempt| attempt.leaving().map(|worker| &worker.place)))
+        amounts_of(victims.flat_map(|attempt| attempt.leaving().map(|worker| &worker.place)))
     }
 
     /// Keeps what is claimed. The claims of a group share their victims, and what these free, only once.
-    fn promise(&mut self, claim: &Claim, freed: MemoryBySocket) {
+    fn promise(&mut self, claim: &Claim, freed: Amounts) {
         let mut freed = self.freed.remove(&claim.victims).unwrap_or(freed);
         let awaited = self.hold_back(&claim.places, &mut freed);
         self.awaited.insert(claim.claimant, awaited);
         self.freed.insert(claim.victims.clone(), freed);
         let Some(job) = self.cluster.job(claim.claimant) else { return };
         self.promised.insert(job.id);
-        self.charge(job);
+        self.charge(job, &claim.places);
         let (end, assumed) = self.expected_end(job, claim.deadline);
         self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(claim.places.clone()) });
     }
 
-    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their memory what is not `freed` for them anyway;
+    /// Keeps `places` from everybody else: their GPUs and CPUs, and of their amounts what is not `freed` for them anyway;
     /// what they need of that is taken from it, and returned.
-    pub fn hold_back(&mut self, places: &[Place], freed: &mut MemoryBySocket) -> MemoryBySocket {
-        let mut awaited = MemoryBySocket::new();
+    pub fn hold_back(&mut self, places: &[Place], freed: &mut Amounts) -> Amounts {
+        let mut awaited = Amounts::new();
         for place in places {
             let kept = less_freed(place, freed, |at, bytes| *awaited.entry(at).or_default() += bytes);
             self.draft.change(place.node, |room| room.take(&kept));
@@ -138,18 +140,18 @@ impl<'a> Session<'a> {
             return;
         }
         self.draft.take_all(places);
-        self.charge(job);
+        self.charge(job, places);
         self.ends.push(Held { end, assumed, told: false, job: id, places: Hold::Chosen(places.to_vec()) });
     }
 
     /// The steps that tell its victims to leave come before it.
     fn note_claim(&mut self, claim: &Claim) {
-        let mut freed = MemoryBySocket::new();
+        let mut freed = Amounts::new();
         if !self.freed.contains_key(&claim.victims) {
             let by = claim.deadline - self.margins();
             for (job, _) in &claim.victims {
                 let places = self.told_to_leave(*job);
-                for (at, bytes) in memory_of(places.iter()) {
+                for (at, bytes) in amounts_of(places.iter()) {
                     *freed.entry(at).or_default() += bytes;
                 }
                 for held in self.ends.iter_mut().filter(|held| held.job == *job) {
@@ -180,10 +182,11 @@ impl<'a> Session<'a> {
         attempt.into_iter().flat_map(Attempt::live).filter(leaves).map(|worker| worker.place.clone()).collect()
     }
 
-    fn charge(&mut self, job: &'a Job) {
+    fn charge(&mut self, job: &'a Job, places: &[Place]) {
+        let held = held_by(places);
         for path in ancestry(&job.spec.queue) {
             let used = self.queue_used.entry(path).or_default();
-            *used = used.plus(job.spec.total());
+            *used = used.plus(held);
         }
     }
 
@@ -209,27 +212,33 @@ fn group_of(job: &Job) -> Option<&str> {
     job.spec.group.as_ref().map(|group| group.name.as_str())
 }
 
-/// A place without what of its memory is `freed` for it anyway; that is taken from `freed` and told.
-pub fn less_freed(place: &Place, freed: &mut MemoryBySocket, mut told: impl FnMut((NodeId, u8), u64)) -> Place {
+/// A place without what of its amounts is `freed` for it anyway; that is taken from `freed` and told.
+pub fn less_freed(place: &Place, freed: &mut Amounts, mut told: impl FnMut((NodeId, Part), u64)) -> Place {
     let mut kept = place.clone();
-    for (socket, bytes) in &mut kept.memory {
-        let at = (place.node, *socket);
-        let Some(coming) = freed.get_mut(&at) else { continue };
-        let covered = (*coming).min(*bytes);
+    let mut cover = |part: Part, amount: &mut u64| {
+        let at = (place.node, part);
+        let Some(coming) = freed.get_mut(&at) else { return };
+        let covered = (*coming).min(*amount);
         *coming -= covered;
-        *bytes -= covered;
+        *amount -= covered;
         told(at, covered);
-    }
+    };
+    kept.memory.iter_mut().for_each(|(socket, bytes)| cover(Part::Memory(*socket), bytes));
+    kept.pcie_bps.iter_mut().for_each(|(switch, bps)| cover(Part::Pcie(*switch), bps));
+    cover(Part::Network, &mut kept.network_bps);
     kept
 }
 
-/// Memory of `places` by node and socket.
-pub fn memory_of<'p>(places: impl Iterator<Item = &'p Place>) -> MemoryBySocket {
-    let mut sums = MemoryBySocket::new();
-    for place in places {
-        for (socket, bytes) in &place.memory {
-            *sums.entry((place.node, *socket)).or_default() += bytes;
-        }
+/// All that `places` hold.
+pub fn held_by<'p>(places: impl IntoIterator<Item = &'p Place>) -> Resources {
+    places.into_iter().fold(Resources::ZERO, |sum, place| sum.plus(place.resources()))
+}
+
+/// What `places` hold in amounts.
+pub fn amounts_of<'p>(places: impl Iterator<Item = &'p Place>) -> Amounts {
+    let mut sums = Amounts::new();
+    for (node, (part, amount)) in places.flat_map(|place| place.amounts().map(|held| (place.node, held))) {
+        *sums.entry((node, part)).or_default() += amount;
     }
     sums
 }

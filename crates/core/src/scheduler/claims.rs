@@ -1,5 +1,5 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
-use super::book::{MemoryBySocket, memory_of};
+use super::book::{Amounts, amounts_of};
 use super::preempt::may_evict;
 use super::{Session, Unit};
 use crate::model::decision::{Blocker, Claim, Step};
@@ -16,7 +16,7 @@ impl<'a> Session<'a> {
             if self.yields_claim(unit) {
                 return;
             }
-            let early = claims.iter().flatten().any(|claim| !self.freed_memory(claim).is_empty());
+            let early = claims.iter().flatten().any(|claim| !self.freed_amounts(claim).is_empty());
             for (job, claim) in unit.iter().zip(claims) {
                 let Some(claim) = claim else { continue };
                 let attempt = AttemptNo(job.attempts.0 + 1);
@@ -28,7 +28,7 @@ impl<'a> Session<'a> {
             }
             return;
         }
-        if let Ok(places) = self.place_beside_reservations(unit) {
+        if let Some(places) = self.place_elsewhere(unit) {
             if self.yields_claim(unit) {
                 return;
             }
@@ -43,7 +43,7 @@ impl<'a> Session<'a> {
     /// Asks again about a claim that this decision made: beside what starts since, or beside reservations that lie elsewhere
     /// since, there may be room without it.
     pub fn reconsider_claim(&mut self, unit: &Unit<'a>, yielding: Blocker) {
-        if let Ok(places) = self.place_beside_reservations(unit) {
+        if let Some(places) = self.place_elsewhere(unit) {
             self.withdraw(unit);
             return self.start(unit, places);
         }
@@ -57,6 +57,12 @@ impl<'a> Session<'a> {
             return self.start(unit, made.into_iter().map(|claim| claim.places).collect());
         }
         self.block(unit, yielding);
+    }
+
+    /// Where the unit could start without its claim, within all limits.
+    fn place_elsewhere(&mut self, unit: &Unit<'a>) -> Option<Vec<Vec<Place>>> {
+        let places = self.place_beside_reservations(unit).ok()?;
+        self.over_limit_on(unit, &places).is_none().then_some(places)
     }
 
     /// Takes back the claims that this decision made for the unit: nobody has to leave for it.
@@ -111,27 +117,25 @@ impl<'a> Session<'a> {
     fn are_free(&mut self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
         let there = |place: &Place, claim: &Claim| self.devices_wait_for(claim.claimant, place);
         claims.iter().all(|claim| claim.places.iter().all(|place| there(place, claim)))
-            && memory_of(claims.iter().flat_map(|claim| claim.places.iter())).into_iter().all(
-                |((node, socket), bytes)| {
-                    let (node, socket) = (self.cluster.node(node), usize::from(socket));
-                    let total = node.machine.sockets.get(socket).map_or(0, |s| s.memory_bytes);
-                    node.memory_used.get(socket).is_some_and(|used| used.saturating_add(bytes) <= total)
+            && amounts_of(claims.iter().flat_map(|claim| claim.places.iter())).into_iter().all(
+                |((node, part), amount)| {
+                    let node = self.cluster.node(node);
+                    node.amount_used(part).saturating_add(amount) <= node.machine.amount_of(part)
                 },
             )
-            && self.awaits_no_memory(unit, claims)
+            && self.awaits_nothing(unit, claims)
     }
 
-    /// Memory that its victims still hold may be there early, freed by others; but not out of what is kept for somebody
+    /// Memory and bandwidth that its victims still hold may be there early, freed by others; but not out of what is kept for somebody
     /// else.
-    fn awaits_no_memory(&mut self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
-        let mut awaited = MemoryBySocket::new();
+    fn awaits_nothing(&mut self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
+        let mut awaited = Amounts::new();
         for (at, bytes) in claims.iter().filter_map(|claim| self.awaited.get(&claim.claimant)).flatten() {
             *awaited.entry(*at).or_default() += bytes;
         }
         let mark = self.draft.mark();
         self.hold_back_reservations(unit);
-        let room = |node, socket: u8| self.draft.room(node).memory.get(usize::from(socket)).copied();
-        let there = awaited.into_iter().all(|((node, socket), bytes)| bytes <= room(node, socket).unwrap_or(0));
+        let there = awaited.into_iter().all(|((node, part), amount)| amount <= self.draft.room(node).amount(part));
         self.draft.undo_to(mark);
         there
     }

@@ -1,7 +1,8 @@
 //! Which nodes and which of their GPUs may hold a worker at all, whatever is free.
+use super::room::Room;
 use crate::model::cluster::Cluster;
-use crate::model::job::{JobSpec, Priority};
-use crate::model::machine::Machine;
+use crate::model::job::{JobSpec, Priority, Shape};
+use crate::model::machine::{Gpu, Machine};
 use crate::model::node::{HealthState, Node};
 use crate::model::time::Time;
 
@@ -11,6 +12,8 @@ pub enum Against {
     Pool,
     GpuModel,
     Vram,
+    /// Not even empty it has the PCIe or network bandwidth that one worker asks for.
+    Bandwidth,
     Labels,
     /// Not ready, cordoned, draining or cooling down.
     Health,
@@ -28,6 +31,9 @@ pub fn suits(node: &Node, spec: &JobSpec) -> Result<(), Against> {
     if shape.vram_bytes > 0 && vram_mask(&node.machine, shape.vram_bytes) == 0 {
         return Err(Against::Vram);
     }
+    if !carries(&node.machine, shape) {
+        return Err(Against::Bandwidth);
+    }
     if shape.labels.iter().any(|(key, value)| node.labels.get(key) != Some(value)) {
         return Err(Against::Labels);
     }
@@ -40,17 +46,36 @@ pub fn accepts(node: &Node, spec: &JobSpec, now: Time) -> Result<(), Against> {
     if node.accepts(spec.priority == Priority::P3, now) { Ok(()) } else { Err(Against::Health) }
 }
 
+/// Whether the empty machine has the bandwidth that one worker asks for.
+fn carries(machine: &Machine, shape: &Shape) -> bool {
+    let pcie = || {
+        let empty = Room::empty_machine(machine);
+        empty.carried(machine, gpu_mask(machine, shape), shape.pcie_per_gpu_bps()).count_ones() >= shape.gpus
+    };
+    (shape.network_bandwidth_bps == 0 || shape.network_bandwidth_bps <= machine.network_bandwidth_bps())
+        && (shape.pcie_bandwidth_bps == 0 || pcie())
+}
+
+/// The GPUs that may be a worker's: enough memory, and a link that is fast enough.
+pub fn gpu_mask(machine: &Machine, shape: &Shape) -> u64 {
+    let eligible = vram_mask(machine, shape.vram_bytes);
+    match shape.pcie_per_gpu_bps() {
+        0 => eligible,
+        per_gpu => eligible & mask_of_gpus(machine, |gpu| gpu.pcie_bandwidth_bps >= per_gpu),
+    }
+}
+
 /// The GPUs with at least so much memory.
 pub fn vram_mask(machine: &Machine, vram_bytes: u64) -> u64 {
     if vram_bytes == 0 {
         return machine.gpu_mask();
     }
-    machine
-        .gpus
-        .iter()
-        .enumerate()
-        .filter(|(_, gpu)| gpu.vram_bytes >= vram_bytes)
-        .fold(0, |mask, (index, _)| mask | (1 << index))
+    mask_of_gpus(machine, |gpu| gpu.vram_bytes >= vram_bytes)
+}
+
+fn mask_of_gpus(machine: &Machine, wanted: impl Fn(&Gpu) -> bool) -> u64 {
+    let chosen = machine.gpus.iter().enumerate().filter(|(_, gpu)| wanted(gpu));
+    chosen.fold(0, |mask, (index, _)| mask | (1 << index))
 }
 
 /// Which nodes a search looks at.

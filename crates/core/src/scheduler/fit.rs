@@ -1,8 +1,9 @@
 //! One node: how many workers fit on its free devices, and exactly which devices, cores, memory and NICs each gets.
 //!
 //! Counting is on devices, never on totals over nodes: a worker lives on one node. Cores and memory come from the sockets
-//! of the worker's GPUs first and spill to others only when those are short, so node totals are the exact bound.
-use super::room::Room;
+//! of the worker's GPUs first and spill to others only when those are short, so node totals are the exact bound. PCIe
+//! bandwidth is that of the switches of its GPUs, an equal part for each GPU, and cannot come from elsewhere.
+use super::room::{Room, first_bits};
 use crate::model::cpuset::CpuSet;
 use crate::model::ids::NodeId;
 use crate::model::job::{Place, Shape};
@@ -21,11 +22,25 @@ impl Cell {
     }
 }
 
-/// Workers of `shape` that the room holds, by each dimension alone: GPUs, CPUs, memory.
-pub fn capacity_by(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) -> [u32; 3] {
+/// What runs out on a node, for people.
+pub const DIMENSIONS: [&str; 5] = ["GPUs", "CPUs", "memory", "PCIe bandwidth", "network bandwidth"];
+const GPUS: usize = 0;
+const PCIE: usize = 3;
+
+/// Whether a dimension is short only because another is: too few GPUs carry too little.
+pub fn follows_from(dimension: usize, workers: &[u32; DIMENSIONS.len()], need: u32) -> bool {
+    dimension == PCIE && workers[GPUS] < need
+}
+
+/// Workers of `shape` that the room holds, by each of [`DIMENSIONS`] alone; PCIe bandwidth together with the GPUs.
+pub fn capacity_by(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) -> [u32; DIMENSIONS.len()] {
     let per = |free: u64, need: u64| free.checked_div(need).map_or(u32::MAX, |n| n.min(u64::from(u32::MAX)) as u32);
-    let eligible = super::filter::vram_mask(machine, shape.vram_bytes);
-    let gpus = u64::from((room.gpus & cell.gpus & eligible).count_ones());
+    let eligible = super::filter::gpu_mask(machine, shape) & cell.gpus;
+    let gpus = u64::from((room.gpus & eligible).count_ones());
+    let pcie = match shape.pcie_per_gpu_bps() {
+        0 => u32::MAX,
+        per_gpu => per(room.carried(machine, eligible, per_gpu).count_ones().into(), shape.gpus.into()),
+    };
     let (cpus, memory) = match cell.socket.map(usize::from) {
         Some(socket) => {
             let local = machine.sockets.get(socket).map_or(0, |s| room.cpus.intersection(&s.cpus).count());
@@ -33,13 +48,13 @@ pub fn capacity_by(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) ->
         }
         None => (room.cpus.count(), room.memory_total()),
     };
-    [per(gpus, shape.gpus.into()), per(cpus.into(), shape.cpus.into()), per(memory, shape.memory_bytes)]
+    let network = per(room.network_bps, shape.network_bandwidth_bps);
+    [per(gpus, shape.gpus.into()), per(cpus.into(), shape.cpus.into()), per(memory, shape.memory_bytes), pcie, network]
 }
 
 /// Workers of `shape` that the room holds.
 pub fn capacity(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) -> u32 {
-    let [gpus, cpus, memory] = capacity_by(machine, room, shape, cell);
-    gpus.min(cpus).min(memory)
+    capacity_by(machine, room, shape, cell).into_iter().fold(u32::MAX, u32::min)
 }
 
 /// Exact places for `count` workers, or `None` if they do not fit. Neighbours in the result are neighbours on the node.
@@ -55,8 +70,9 @@ pub fn place_workers(
         return None;
     }
     let mut left = *room;
-    let eligible = super::filter::vram_mask(machine, shape.vram_bytes) & cell.gpus;
-    let together = tightest(machine, left.gpus & eligible, count.saturating_mul(shape.gpus))?;
+    let eligible = super::filter::gpu_mask(machine, shape) & cell.gpus;
+    let carried = left.carried(machine, eligible, shape.pcie_per_gpu_bps());
+    let together = tightest(machine, carried, count.saturating_mul(shape.gpus))?;
     let mut masks = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let gpus = choose_gpus(machine, left.gpus & together, shape.gpus)?;
@@ -105,22 +121,21 @@ fn largest_whole(machine: &Machine, free: u64, need: u32) -> u64 {
     whole.or_else(|| groups().min_by_key(|group| (group.count_ones(), group.trailing_zeros()))).unwrap_or(free)
 }
 
-fn first_bits(mut mask: u64, count: u32) -> u64 {
-    let mut chosen = 0;
-    for _ in 0..count.min(mask.count_ones()) {
-        let bit = mask & mask.wrapping_neg();
-        chosen |= bit;
-        mask &= !bit;
-    }
-    chosen
-}
-
 /// Adds cores, memory and NICs to a worker's GPUs and takes all of it from `left`.
 fn complete(machine: &Machine, node: NodeId, left: &mut Room, shape: &Shape, cell: Cell, gpus: u64) -> Option<Place> {
     let shares = socket_shares(machine, left, shape, cell, gpus);
     let cpus = choose_cpus(machine, left, &shares, shape.cpus, cell)?;
     let memory = choose_memory(left, &shares, shape.memory_bytes, cell)?;
-    let place = Place { node, gpus, cpus, memory, nics: nics_for(machine, gpus) };
+    let place = Place {
+        node,
+        gpus,
+        cpus,
+        memory,
+        nics: nics_for(machine, gpus),
+        vram_bytes: machine.vram_bytes_of(gpus),
+        pcie_bps: pcie_of(machine, gpus, shape.pcie_per_gpu_bps()),
+        network_bps: shape.network_bandwidth_bps,
+    };
     left.take(&place);
     Some(place)
 }
@@ -212,6 +227,13 @@ fn spill_order(machine: &Machine, cell: Cell) -> Vec<u8> {
         Some(_) => Vec::new(),
         None => (0..machine.sockets.len() as u8).collect(),
     }
+}
+
+/// What GPUs with so much bandwidth each take of their switches.
+fn pcie_of(machine: &Machine, gpus: u64, per_gpu_bps: u64) -> Vec<(u8, u64)> {
+    let on = |switch: u8| u64::from((gpus & machine.mask_of_switch(switch)).count_ones());
+    let switches = (0..machine.switches.len() as u8).map(|switch| (switch, on(switch).saturating_mul(per_gpu_bps)));
+    switches.filter(|(_, bps)| *bps > 0).collect()
 }
 
 /// Only the rails tied to these GPUs.

@@ -32,7 +32,7 @@ use crate::model::ids::{AttemptNo, JobId};
 use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
-use book::MemoryBySocket;
+use book::Amounts;
 use draft::Draft;
 use filter::Pick;
 use offers::Offers;
@@ -70,9 +70,9 @@ pub(crate) struct Session<'a> {
     queue_used: BTreeMap<&'a str, Resources>,
     groups: order::Groups<'a>,
     /// What the victims of claims free and nobody took yet, by victims.
-    freed: BTreeMap<Vec<(JobId, AttemptNo)>, MemoryBySocket>,
-    /// What of its memory each claim still waits for.
-    awaited: BTreeMap<JobId, MemoryBySocket>,
+    freed: BTreeMap<Vec<(JobId, AttemptNo)>, Amounts>,
+    /// What of its memory and bandwidth each claim still waits for.
+    awaited: BTreeMap<JobId, Amounts>,
     /// Whose entries in `ends` are claims: those in flight and those of this decision.
     promised: BTreeSet<JobId>,
     /// Claimants that start elsewhere: what was kept for them is free again.
@@ -217,21 +217,31 @@ impl<'a> Session<'a> {
         self.cluster.claims.get(&id).filter(|_| !self.given_up.contains(&id))
     }
 
-    /// The first limit of the queue tree that the unit would break. What it claims is charged already.
+    /// The first limit of the queue tree that the unit would break by what it asks.
     fn over_limit(&self, unit: &Unit<'a>) -> Option<Blocker> {
+        self.over_limit_with(unit, unit.iter().map(|job| job.spec.total()))
+    }
+
+    /// The first limit that it would break on these places: its GPUs may have more memory than it asked for.
+    pub fn over_limit_on(&self, unit: &Unit<'a>, places: &[Vec<Place>]) -> Option<Blocker> {
+        self.over_limit_with(unit, places.iter().map(|places| book::held_by(places)))
+    }
+
+    /// What the unit claims is charged already.
+    fn over_limit_with(&self, unit: &Unit<'a>, holds: impl Iterator<Item = Resources>) -> Option<Blocker> {
         let mut sums: BTreeMap<&str, (Resources, Resources)> = BTreeMap::new();
-        for job in unit {
-            let charged = if self.claim_of(job.id).is_some() { job.spec.total() } else { Resources::ZERO };
+        for (job, holds) in unit.iter().zip(holds) {
+            let charged = self.claim_of(job.id).map_or(Resources::ZERO, |claim| book::held_by(&claim.places));
             for path in ancestry(&job.spec.queue) {
                 let (asks, claimed) = sums.entry(path).or_default();
-                (*asks, *claimed) = (asks.plus(job.spec.total()), claimed.plus(charged));
+                (*asks, *claimed) = (asks.plus(holds), claimed.plus(charged));
             }
         }
         sums.into_iter().find_map(|(path, (asks, claimed))| {
-            let used = self.queue_used.get(path).copied().unwrap_or_default().minus(claimed).unwrap_or_default();
+            let used = self.queue_used.get(path).copied().unwrap_or_default().less(claimed);
             let limit = &self.cluster.queues.get(path)?.limit;
             let (resource, total, limit) = limit.exceeded_by(used.plus(asks))?;
-            let asks = amount_of(asks, resource);
+            let asks = asks.named(resource);
             let (queue, resource) = (path.to_string(), resource.to_string());
             Some(Blocker::QueueLimit { queue, resource, used: total.saturating_sub(asks), asks, limit })
         })
@@ -239,7 +249,10 @@ impl<'a> Session<'a> {
 
     fn try_to_start(&mut self, unit: &Unit<'a>) {
         match self.place_beside_reservations(unit) {
-            Ok(places) => self.start(unit, places),
+            Ok(places) => match self.over_limit_on(unit, &places) {
+                Some(blocker) => self.block(unit, blocker),
+                None => self.start(unit, places),
+            },
             Err(_) if self.displace(unit) => {}
             Err(miss) => {
                 let blocker = self.explain_miss(unit, &miss);
@@ -459,33 +472,27 @@ fn by_size(unit: &Unit<'_>) -> Vec<usize> {
     order
 }
 
-fn amount_of(amount: Resources, resource: &str) -> u64 {
-    match resource {
-        "gpus" => amount.gpus,
-        "cpus" => amount.cpus,
-        _ => amount.memory_bytes,
-    }
-}
-
 /// The dimension that holds fewest workers when looked at alone, in words: over all nodes, or per node if the sum over
 /// all nodes would be enough.
 fn shortest_dimension(spec: &JobSpec, open: &[(&std::sync::Arc<crate::model::Node>, &room::Room)]) -> String {
-    let names = ["GPUs", "CPUs", "memory"];
-    let mut workers = [0u32; 3];
-    let mut totals = [0u64; 3];
+    let mut workers = [0u32; fit::DIMENSIONS.len()];
+    let mut totals = [0u64; fit::DIMENSIONS.len()];
     for (node, room) in open {
         let by = fit::capacity_by(&node.machine, room, &spec.shape, fit::Cell::whole(&node.machine));
         for (sum, one) in workers.iter_mut().zip(by) {
             *sum = sum.saturating_add(one);
         }
-        let free = [u64::from(room.gpus.count_ones()), u64::from(room.cpus.count()), room.memory_total()];
-        totals.iter_mut().zip(free).for_each(|(sum, one)| *sum = sum.saturating_add(one));
+        totals.iter_mut().zip(room.totals()).for_each(|(sum, one)| *sum = sum.saturating_add(one));
     }
     let total = spec.total();
-    let needs = [total.gpus, total.cpus, total.memory_bytes];
-    let short: Vec<String> = (0..3)
+    let needs = [total.gpus, total.cpus, total.memory_bytes, total.pcie_bandwidth_bps, total.network_bandwidth_bps];
+    let short: Vec<String> = (0..needs.len())
         .filter(|i| workers[*i] < spec.gang.workers)
-        .map(|i| if totals[i] >= needs[i] { format!("{} per node", names[i]) } else { names[i].to_string() })
+        .filter(|i| !fit::follows_from(*i, &workers, spec.gang.workers))
+        .map(|i| match totals[i] >= needs[i] {
+            true => format!("{} per node", fit::DIMENSIONS[i]),
+            false => fit::DIMENSIONS[i].to_string(),
+        })
         .collect();
     if short.is_empty() { "GPUs, CPUs and memory on the same node".to_string() } else { short.join(", ") }
 }

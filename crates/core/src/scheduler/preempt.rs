@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
         }
         let pool = self.pool();
         let legal = self.legal_for(unit, &pool);
-        let plan = self.plan(unit, &pool, &legal)?;
+        let plan = self.plan(unit, &pool, &legal).filter(|plan| self.over_limit_on(unit, &plan.places).is_none())?;
         Some(self.commit(unit, &pool, plan))
     }
 
@@ -265,6 +265,9 @@ impl<'a> Session<'a> {
         let found = self.place_beside_reservations(unit);
         self.draft.undo_to(mark);
         let Ok(places) = found else { return false };
+        if self.over_limit_on(unit, &places).is_some() {
+            return false;
+        }
         self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
         self.start(unit, places);
         true

@@ -3,12 +3,13 @@
 //!
 //! Reservations are made again in every decision, in the order of service. Earlier ones keep their devices for
 //! themselves until they are expected to end, so a later one can be pessimistic but never in the way.
-use super::book::{MemoryBySocket, less_freed, memory_of};
+use super::book::{Amounts, amounts_of, less_freed};
 use super::place::Miss;
 use super::{Session, Unit};
 use crate::model::decision::Reservation;
 use crate::model::ids::NodeId;
 use crate::model::job::Place;
+use crate::model::part::Part;
 use crate::model::time::Time;
 use std::collections::BTreeSet;
 
@@ -16,10 +17,10 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone)]
 pub struct Reserved {
     pub reservation: Reservation,
-    /// Memory that comes free on its devices by its start, by node and socket.
-    freed: MemoryBySocket,
+    /// Memory and bandwidth that come free on its nodes by its start.
+    freed: Amounts,
     /// How much of that it needs.
-    covered: MemoryBySocket,
+    covered: Amounts,
     /// When its job is expected to end.
     end: Time,
 }
@@ -104,11 +105,10 @@ impl<'a> Session<'a> {
         // Of a claim only what its victims have freed by then: the rest was never free on this draft.
         for held in self.ends.iter().filter(|held| held.end > at && self.promised.contains(&held.job)) {
             for place in held.places.iter() {
-                let devices = Place { memory: Vec::new(), ..place.clone() };
-                self.draft.change(place.node, |room| room.take(&devices));
+                self.draft.change(place.node, |room| room.take_devices(place));
             }
-            for ((node, socket), bytes) in self.awaited.get(&held.job).into_iter().flatten() {
-                self.draft.change(*node, |room| room.take_memory(*socket, *bytes));
+            for ((node, part), amount) in self.awaited.get(&held.job).into_iter().flatten() {
+                self.draft.change(*node, |room| room.take_amount(*part, *amount));
             }
         }
         let found = self.place_unit(unit).ok();
@@ -116,8 +116,8 @@ impl<'a> Session<'a> {
         found
     }
 
-    /// Memory that comes free by `start` for earlier reservations and claims which then still hold it.
-    fn spoken_for(&self, start: Time) -> impl Iterator<Item = ((NodeId, u8), u64)> {
+    /// Memory and bandwidth that come free by `start` for earlier reservations and claims which then still hold them.
+    fn spoken_for(&self, start: Time) -> impl Iterator<Item = ((NodeId, Part), u64)> {
         let reserved = self.reserved.iter().filter(move |one| one.end > start);
         let claimed = self.ends.iter().filter(move |held| held.end > start && self.promised.contains(&held.job));
         let claimed = claimed.filter_map(|held| self.awaited.get(&held.job));
@@ -130,11 +130,11 @@ impl<'a> Session<'a> {
             let ending = self.ends.iter().filter(|held| held.end <= start);
             let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
             let there = ending.clone().flat_map(|held| held.places.iter()).filter(|p| nodes.contains(&p.node));
-            let mut freed = memory_of(there);
+            let mut freed = amounts_of(there);
             self.spoken_for(start).for_each(|(at, bytes)| {
                 freed.entry(at).and_modify(|coming| *coming = coming.saturating_sub(bytes));
             });
-            let mut covered = memory_of(places.iter());
+            let mut covered = amounts_of(places.iter());
             covered.iter_mut().for_each(|(at, need)| *need = (*need).min(freed.get(at).copied().unwrap_or(0)));
             let conditional =
                 ending.clone().any(|held| held.assumed && held.places.iter().any(|place| nodes.contains(&place.node)));

@@ -6,7 +6,8 @@
 use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
-use super::{Session, Unit, amount_of, order, victims};
+use super::{Session, Unit, order, victims};
+use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
 use crate::model::ids::JobId;
@@ -173,13 +174,11 @@ fn queue_gates<'a>(session: &Session<'a>, unit: &Unit<'a>, job: &'a Job) -> Vec<
             let asks = job.spec.total();
             // A claim is charged already.
             let used = if claimed { used.minus(asks).unwrap_or_default() } else { used };
-            let parts = [("gpus", limit.gpus), ("cpus", limit.cpus), ("memory_bytes", limit.memory_bytes)];
-            let words: Vec<String> = parts
+            let words: Vec<String> = DIMENSIONS
                 .into_iter()
+                .zip(limit.bounds())
                 .filter_map(|(name, limit)| Some((name, limit?)))
-                .map(|(name, l)| {
-                    format!("{name} {} used + {} asked of {l}", amount_of(used, name), amount_of(asks, name))
-                })
+                .map(|(name, l)| format!("{name} {} used + {} asked of {l}", used.named(name), asks.named(name)))
                 .collect();
             let text = if words.is_empty() { "no limit".to_string() } else { words.join(", ") };
             let passed = !matches!(&over, Some(Blocker::QueueLimit { queue, .. }) if queue == path);
@@ -202,8 +201,9 @@ fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
         Err(Against::Pool) => (1, format!("not in pool {}", spec.pool.as_deref().unwrap_or("?"))),
         Err(Against::GpuModel) => (2, format!("other GPU model ({})", model_of(node))),
         Err(Against::Vram) => (3, "GPUs with too little memory".to_string()),
-        Err(Against::Labels) => (4, "labels do not match".to_string()),
-        Err(Against::Health) => (5, out_because(node, session.now)),
+        Err(Against::Bandwidth) => (4, "too little PCIe or network bandwidth".to_string()),
+        Err(Against::Labels) => (5, "labels do not match".to_string()),
+        Err(Against::Health) => (6, out_because(node, session.now)),
         Ok(()) => room_verdict(session, spec, node),
     }
 }
@@ -229,8 +229,8 @@ fn room_verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, Stri
     if workers > 0 {
         return (9, format!("room for {} workers", workers.min(spec.gang.workers)));
     }
-    let short: Vec<&str> =
-        ["GPUs", "CPUs", "memory"].into_iter().zip(by).filter(|(_, n)| *n == 0).map(|(name, _)| name).collect();
+    let short = (0..by.len()).filter(|i| by[*i] == 0 && !fit::follows_from(*i, &by, 1));
+    let short: Vec<&str> = short.map(|i| fit::DIMENSIONS[i]).collect();
     (8, format!("no room for one worker: short of free {}", short.join(" and ")))
 }
 
@@ -382,12 +382,15 @@ pub fn never_text(cluster: &Cluster, spec: &JobSpec, miss: &Miss) -> String {
         );
     }
     let shape = spec.shape.resources();
+    let bandwidth = [("PCIe", shape.pcie_bandwidth_bps), ("network", shape.network_bandwidth_bps)];
+    let asked = bandwidth.into_iter().filter(|(_, bps)| *bps > 0);
+    let more: String = asked.map(|(name, bps)| format!(", {} of {name} bandwidth", HumanBandwidth(bps))).collect();
     format!(
-        "the whole cluster, empty, holds {} of {workers} workers; each needs {} GPUs, {} CPUs and {} memory on one node",
+        "the whole cluster, empty, holds {} of {workers} workers; each needs {} GPUs, {} CPUs and {} memory{more} on one node",
         miss.placeable,
         shape.gpus,
         shape.cpus,
-        crate::model::amounts::HumanBytes(shape.memory_bytes)
+        HumanBytes(shape.memory_bytes)
     )
 }
 
@@ -407,7 +410,12 @@ fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
             }
         }
         Against::GpuModel => format!("no node has GPUs of the model {}", shape.gpu_model.as_deref().unwrap_or("?")),
-        Against::Vram => format!("no GPU has {} of memory", crate::model::amounts::HumanBytes(shape.vram_bytes)),
+        Against::Vram => format!("no GPU has {} of memory", HumanBytes(shape.vram_bytes)),
+        Against::Bandwidth => format!(
+            "no node has {} of PCIe bandwidth for the GPUs of a worker and {} of network bandwidth",
+            HumanBandwidth(shape.pcie_bandwidth_bps),
+            HumanBandwidth(shape.network_bandwidth_bps)
+        ),
         Against::Labels => {
             let labels: Vec<String> = shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("no node that is suitable otherwise has the labels {}", labels.join(", "))

@@ -25,6 +25,7 @@ pub const PEOPLE: u8 = 36;
 pub const ALL: u8 = 62;
 
 const GIB: u64 = 1 << 30;
+const GBPS: u64 = 1_000_000_000;
 
 fn pick<T: Copy>(from: &[T], by: u16) -> T {
     from[usize::from(by) % from.len()]
@@ -57,6 +58,8 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
             gpu_model: rare(1, 16).then(|| "H100".to_string()),
             vram_bytes: if rare(2, 16) { 60 * GIB } else { 0 },
             labels: BTreeMap::new(),
+            pcie_bandwidth_bps: if gpus > 0 && rare(10, 5) { 100 * GBPS } else { 0 },
+            network_bandwidth_bps: if rare(11, 7) { 60 * GBPS } else { 0 },
         },
         topology: topology(b >> 6, workers),
         group: rare(3, 6).then(group),
@@ -94,9 +97,11 @@ fn topology(by: u16, workers: u32) -> TopologyWish {
 
 /// A new limit of one queue, or none.
 pub fn queue(event: Event) -> QueueSpec {
-    let limit = match event.b % 3 {
+    let limit = match event.b % 5 {
         0 => Limit::default(),
         1 => Limit { gpus: Some(u64::from(event.c % 24)), ..Limit::default() },
+        2 => Limit { vram_bytes: Some(u64::from(event.c % 16) * 40 * GIB), ..Limit::default() },
+        3 => Limit { network_bandwidth_bps: Some(100 * GBPS), ..Limit::default() },
         _ => Limit { cpus: Some(u64::from(event.c % 32)), memory_bytes: Some(20 * GIB), ..Limit::default() },
     };
     let path = pick(&["default", "lab", "lab/a"], event.a).to_string();

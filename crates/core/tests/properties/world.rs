@@ -29,7 +29,7 @@ fn machines() -> &'static [Arc<Machine>] {
             profile("pcie-4").expect("shipped"),
             profile("gb200-nvl72").expect("shipped"),
             custom(Custom { gpus: 4, sockets: 2, cpus: 6, memory_bytes: 16 * GIB, ..Custom::default() }),
-            custom(Custom { gpus: 4, cpus: 16, islands: islands("0-1|2-3"), ..Custom::default() }),
+            custom(Custom { gpus: 4, cpus: 16, islands: islands("0-1|2-3"), nics: Some(2), ..Custom::default() }),
             custom(Custom { gpus: 0, sockets: 2, cpus: 8, memory_bytes: 8 * GIB, ..Custom::default() }),
             custom(Custom { gpus: 8, sockets: 2, cpus: 32, islands: islands("0-3|4-7"), ..Custom::default() }),
             custom(Custom { gpus: 2, cpus: 3, memory_bytes: 4 * GIB, ..Custom::default() }),

@@ -82,7 +82,7 @@ pub fn job_detail() -> JobDetail {
     };
     JobDetail {
         view,
-        resources_per_worker: Resources { gpus: 1, cpus: 4, memory_bytes: 64 << 30 },
+        resources_per_worker: Resources { gpus: 1, cpus: 4, memory_bytes: 64 << 30, ..Resources::ZERO },
         time_limit_ms: Some(43_200_000),
         preemptible: true,
         command: vec!["python".into(), "train.py".into(), "--note=it's".into()],
@@ -150,8 +150,8 @@ pub fn nodes() -> Vec<NodeView> {
         health_since: at("07:00:00"),
         health_cause: "registered".into(),
         state: "ready".into(),
-        capacity: Resources { gpus: 8, cpus: 224, memory_bytes: 2 << 40 },
-        used: Resources { gpus: 5, cpus: 20, memory_bytes: 256 << 30 },
+        capacity: Resources { gpus: 8, cpus: 224, memory_bytes: 2 << 40, ..Resources::ZERO },
+        used: Resources { gpus: 5, cpus: 20, memory_bytes: 256 << 30, ..Resources::ZERO },
         devices: "UUUUD.CX".into(),
         owners: [(0, 7), (1, 7), (2, 7), (3, 7), (4, 9)].into(),
         last_heard: at("09:03:10"),
@@ -181,11 +181,11 @@ pub fn queues() -> Vec<QueueView> {
         weight: 3,
         guarantee: Limit { gpus: Some(16), ..Limit::default() },
         limit: Limit::default(),
-        used: Resources { gpus: 8, cpus: 96, memory_bytes: 0 },
+        used: Resources { gpus: 8, cpus: 96, ..Resources::ZERO },
         pending_jobs: 0,
         running_jobs: 1,
     };
-    let limit = Limit { gpus: Some(32), cpus: None, memory_bytes: Some(2 << 40) };
+    let limit = Limit { gpus: Some(32), memory_bytes: Some(2 << 40), ..Limit::default() };
     vec![
         prod.clone(),
         QueueView {

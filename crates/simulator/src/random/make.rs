@@ -10,6 +10,9 @@ use ganger_core::model::machine::profiles::Custom;
 use ganger_core::model::time::Span;
 use std::sync::Arc;
 
+const GIB: u64 = 1 << 30;
+const GBPS: u64 = 1_000_000_000;
+
 const QUEUES: [&str; 4] = ["default", "lab", "lab/nlp", "prod"];
 
 /// A cluster of 2 to 8 nodes of mixed kinds in leaves of two, with a small tree of queues.
@@ -40,6 +43,7 @@ pub fn world(dice: &mut Dice) -> Result<World, String> {
 
 fn machine(dice: &mut Dice) -> Result<Arc<Machine>, String> {
     let gpus = [0, 1, 2, 4, 8][dice.below(5) as usize];
+    let mut wire = dice.child("bandwidth");
     let custom = Custom {
         gpus,
         sockets: if gpus >= 4 { 2 } else { 1 },
@@ -47,6 +51,8 @@ fn machine(dice: &mut Dice) -> Result<Arc<Machine>, String> {
         memory_bytes: dice.between(16, 64) << 30,
         islands: (gpus == 8).then(|| "0-3|4-7".to_string()),
         gpu_model: if dice.one_in(3) { "H100" } else { "A100" }.to_string(),
+        nics: Some(wire.between(0, 2) as u32),
+        vram_bytes: [40 * GIB, 80 * GIB][wire.below(2) as usize],
         ..Custom::default()
     };
     custom.build().map(Arc::new).map_err(|e| e.to_string())
@@ -57,6 +63,8 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
     let priority = Priority::ALL[dice.below(4) as usize];
     let workers = if dice.one_in(2) { 1 } else { dice.between(2, 6) as u32 };
     let gpus = [0, 1, 1, 2, 4, 8][dice.below(6) as usize];
+    // From dice of their own: what was drawn for a seed before there were bandwidths stays the same.
+    let mut wire = dice.child("bandwidth");
     let plan = WorkPlan {
         work: Span::seconds(dice.between(0, 4 * 3_600)),
         ckpt_every: dice.one_in(2).then(|| Span::minutes(dice.between(1, 30))),
@@ -75,6 +83,8 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
             memory_bytes: dice.below(8) << 30,
             gpu_model: (gpus > 0 && dice.one_in(5)).then(|| "H100".to_string()),
             labels: if dice.one_in(8) { [("half".to_string(), "0".to_string())].into() } else { Default::default() },
+            pcie_bandwidth_bps: if gpus > 0 && wire.one_in(4) { wire.between(1, 250) * GBPS } else { 0 },
+            network_bandwidth_bps: if wire.one_in(5) { wire.between(1, 120) * GBPS } else { 0 },
             ..Shape::default()
         },
         topology: wish(dice, gpus, workers),

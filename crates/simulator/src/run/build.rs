@@ -115,6 +115,8 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
             gpu_model: submit.gpu_model.clone(),
             vram_bytes: submit.vram_bytes,
             labels: submit.labels.clone(),
+            pcie_bandwidth_bps: submit.pcie_bandwidth_bps,
+            network_bandwidth_bps: submit.network_bandwidth_bps,
         },
         topology: TopologyWish {
             require: submit.require,

@@ -128,8 +128,8 @@ pub struct Submit {
     pub mig: Option<String>,
     pub gpu_model: Option<String>,
     pub labels: BTreeMap<String, String>,
-    pub pcie_bandwidth_bps: Option<u64>,
-    pub network_bandwidth_bps: Option<u64>,
+    pub pcie_bandwidth_bps: u64,
+    pub network_bandwidth_bps: u64,
     pub priority: Priority,
     /// The path of its queue.
     pub queue: String,

@@ -2,6 +2,7 @@
 use crate::model::amounts::Resources;
 use crate::model::cpuset::CpuSet;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
+use crate::model::part::Part;
 use crate::model::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -28,15 +29,34 @@ pub struct Place {
     pub memory: Vec<(u8, u64)>,
     /// Bit `i` is NIC `i` of the node's machine: only the rails tied to these GPUs.
     pub nics: u64,
+    /// All memory of its GPUs.
+    #[serde(default)]
+    pub vram_bytes: u64,
+    /// Bits per second by switch of its GPUs. Sums to what the shape asks.
+    #[serde(default)]
+    pub pcie_bps: Vec<(u8, u64)>,
+    #[serde(default)]
+    pub network_bps: u64,
 }
 
 impl Place {
     pub fn resources(&self) -> Resources {
+        let sum = |parts: &[(u8, u64)]| parts.iter().fold(0u64, |sum, (_, amount)| sum.saturating_add(*amount));
         Resources {
             gpus: self.gpus.count_ones().into(),
             cpus: self.cpus.count().into(),
-            memory_bytes: self.memory.iter().map(|(_, bytes)| bytes).sum(),
+            memory_bytes: sum(&self.memory),
+            vram_bytes: self.vram_bytes,
+            pcie_bandwidth_bps: sum(&self.pcie_bps),
+            network_bandwidth_bps: self.network_bps,
         }
+    }
+
+    /// What it holds in amounts.
+    pub fn amounts(&self) -> impl Iterator<Item = (Part, u64)> {
+        let memory = self.memory.iter().map(|(socket, bytes)| (Part::Memory(*socket), *bytes));
+        let pcie = self.pcie_bps.iter().map(|(switch, bps)| (Part::Pcie(*switch), *bps));
+        memory.chain(pcie).chain((self.network_bps > 0).then_some((Part::Network, self.network_bps)))
     }
 }
 

@@ -95,11 +95,34 @@ pub struct Shape {
     pub vram_bytes: u64,
     /// Only nodes that carry all of these labels.
     pub labels: BTreeMap<String, String>,
+    /// Of the way from its GPUs to the CPUs, split evenly over the GPUs.
+    #[serde(default)]
+    pub pcie_bandwidth_bps: u64,
+    #[serde(default)]
+    pub network_bandwidth_bps: u64,
 }
 
+/// PCIe bandwidth is given out in whole megabits per second: so what a switch has left is kept small and exact.
+pub const PCIE_UNIT_BPS: u64 = 1_000_000;
+
 impl Shape {
+    /// What one worker asks at least.
     pub fn resources(&self) -> Resources {
-        Resources { gpus: self.gpus.into(), cpus: self.cpus.into(), memory_bytes: self.memory_bytes }
+        let gpus = u64::from(self.gpus);
+        Resources {
+            gpus,
+            cpus: self.cpus.into(),
+            memory_bytes: self.memory_bytes,
+            vram_bytes: self.vram_bytes.saturating_mul(gpus),
+            pcie_bandwidth_bps: self.pcie_per_gpu_bps().saturating_mul(gpus),
+            network_bandwidth_bps: self.network_bandwidth_bps,
+        }
+    }
+
+    /// Each GPU's part of the PCIe bandwidth, rounded up.
+    pub fn pcie_per_gpu_bps(&self) -> u64 {
+        let part = self.pcie_bandwidth_bps.div_ceil(u64::from(self.gpus.max(1)));
+        part.div_ceil(PCIE_UNIT_BPS).saturating_mul(PCIE_UNIT_BPS)
     }
 }
 
@@ -249,6 +272,10 @@ impl JobSpec {
         }
         if self.shape.gpus == 0 && self.shape.cpus == 0 && self.shape.memory_bytes == 0 {
             return Err(("resources", "a worker needs at least one GPU, CPU or byte of memory".to_string()));
+        }
+        if self.shape.pcie_bandwidth_bps > 0 && self.shape.gpus == 0 {
+            let why = "it is that of the GPUs' way to the CPUs, and the workers ask for none".to_string();
+            return Err(("resources.pcie_bandwidth", why));
         }
         if let Some(slice) = self.topology.ranks_per_island
             && (slice == 0 || workers % slice != 0 || self.shape.gpus == 0)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::cores;
 use super::{NicRole, Parts};
+use crate::model::amounts::Resources;
 use crate::model::cpuset::CpuSet;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub(super) struct Derived {
     pub cores: Vec<Vec<CpuSet>>,
     pub total_cpus: u32,
     pub total_memory_bytes: u64,
+    pub capacity: Resources,
 }
 
 impl Derived {
@@ -35,7 +37,23 @@ impl Derived {
             cores: parts.sockets.iter().map(|socket| cores::split(&socket.cpus)).collect(),
             total_cpus: parts.sockets.iter().map(|socket| socket.cpus.count()).sum(),
             total_memory_bytes: parts.sockets.iter().map(|socket| socket.memory_bytes).sum(),
+            capacity: capacity(parts),
         }
+    }
+}
+
+fn capacity(parts: &Parts) -> Resources {
+    let sum = |amounts: &mut dyn Iterator<Item = u64>| amounts.fold(0, u64::saturating_add);
+    let carries = |switch: usize| parts.gpus.iter().any(|gpu| usize::from(gpu.switch) == switch);
+    let switches = parts.switches.iter().enumerate().filter(|(switch, _)| carries(*switch));
+    let compute = parts.nics.iter().filter(|nic| nic.role == NicRole::Compute);
+    Resources {
+        gpus: parts.gpus.len() as u64,
+        cpus: parts.sockets.iter().map(|socket| u64::from(socket.cpus.count())).sum(),
+        memory_bytes: sum(&mut parts.sockets.iter().map(|socket| socket.memory_bytes)),
+        vram_bytes: sum(&mut parts.gpus.iter().map(|gpu| gpu.vram_bytes)),
+        pcie_bandwidth_bps: sum(&mut switches.map(|(_, switch)| switch.bandwidth_bps)),
+        network_bandwidth_bps: sum(&mut compute.map(|nic| nic.bandwidth_bps)),
     }
 }
 

@@ -16,6 +16,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::amounts::Resources;
 use super::cpuset::CpuSet;
 use derive::Derived;
 pub use validate::MachineError;
@@ -207,6 +208,22 @@ impl Machine {
     /// Host memory of all sockets.
     pub fn total_memory_bytes(&self) -> u64 {
         self.derived.total_memory_bytes
+    }
+
+    /// Memory of the GPUs of a mask.
+    pub fn vram_bytes_of(&self, gpus: u64) -> u64 {
+        let chosen = self.gpus.iter().enumerate().filter(|(index, _)| gpus >> index & 1 == 1);
+        chosen.fold(0, |sum, (_, gpu)| sum.saturating_add(gpu.vram_bytes))
+    }
+
+    /// Bits per second and direction of the compute NICs together.
+    pub fn network_bandwidth_bps(&self) -> u64 {
+        self.derived.capacity.network_bandwidth_bps
+    }
+
+    /// All that the machine has. PCIe bandwidth is that of the switches with GPUs.
+    pub fn capacity(&self) -> Resources {
+        self.derived.capacity
     }
 
     /// The physical cores of a socket, each the set of its logical CPUs; single CPUs where the shape of the list does not

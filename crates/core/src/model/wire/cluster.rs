@@ -4,7 +4,7 @@
 //! and checked; nothing places by bandwidth yet, so it changes no placement. `settings` holds scheduler settings by
 //! the names of [`crate::model::policy`].
 use super::job::{FieldError, Findings};
-use crate::model::amounts::{Limit, parse_bandwidth, parse_bytes};
+use crate::model::amounts::{AmountError, Limit, parse_bandwidth, parse_bytes};
 use crate::model::cluster::NodePlacement;
 use crate::model::policy::Policy;
 use crate::model::queue::QueueSpec;
@@ -49,6 +49,13 @@ pub struct AmountsFile {
     pub cpus: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
+    /// Of the GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vram: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_bandwidth: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_bandwidth: Option<String>,
 }
 
 /// Leaves, spines and pools by node names, which need not have registered yet.
@@ -126,22 +133,29 @@ fn queue(found: &mut Findings, names: &mut BTreeSet<String>, index: usize, file:
     QueueSpec { path: file.name.clone(), weight, guarantee, limit }
 }
 
+type ReadAmount = fn(&str) -> Result<u64, AmountError>;
+
 fn limit(found: &mut Findings, field: &str, file: &AmountsFile) -> Limit {
     let mut count = |name: &str, value: Option<i64>| {
         value.map(|value| u64::from(found.count(&format!("{field}.{name}"), Some(value), 0, 0, u32::MAX)))
     };
     let (gpus, cpus) = (count("gpus", file.gpus), count("cpus", file.cpus));
-    let memory = file.memory.as_deref();
-    let memory_bytes = memory.map(|text| found.amount(&format!("{field}.memory"), Some(text), parse_bytes));
-    Limit { gpus, cpus, memory_bytes }
+    let mut amount = |name: &str, text: &Option<String>, read: ReadAmount| {
+        text.as_deref().map(|text| found.amount(&format!("{field}.{name}"), Some(text), read))
+    };
+    Limit {
+        gpus,
+        cpus,
+        memory_bytes: amount("memory", &file.memory, parse_bytes),
+        vram_bytes: amount("vram", &file.vram, parse_bytes),
+        pcie_bandwidth_bps: amount("pcie_bandwidth", &file.pcie_bandwidth, parse_bandwidth),
+        network_bandwidth_bps: amount("network_bandwidth", &file.network_bandwidth, parse_bandwidth),
+    }
 }
 
 fn guarantee_within_limit(found: &mut Findings, field: &str, guarantee: &Limit, limit: &Limit) {
-    for (name, low, high) in [
-        ("gpus", guarantee.gpus, limit.gpus),
-        ("cpus", guarantee.cpus, limit.cpus),
-        ("memory", guarantee.memory_bytes, limit.memory_bytes),
-    ] {
+    let names = ["gpus", "cpus", "memory", "vram", "pcie_bandwidth", "network_bandwidth"];
+    for ((name, low), high) in names.into_iter().zip(guarantee.bounds()).zip(limit.bounds()) {
         if let (Some(low), Some(high)) = (low, high)
             && low > high
         {

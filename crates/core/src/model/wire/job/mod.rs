@@ -156,6 +156,12 @@ pub struct ResourcesFile {
     /// Such as `120GiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
+    /// Between its GPUs and the CPUs, such as `20GB/s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_bandwidth: Option<String>,
+    /// To other nodes, such as `50Gbps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_bandwidth: Option<String>,
     /// Only nodes that carry all of these.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -166,12 +172,6 @@ pub struct ResourcesFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub share: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub pcie_bandwidth: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub network_bandwidth: Option<Value>,
 }
 
 /// Where the gang wants to be. Levels: `switch socket island node leaf spine cluster`.

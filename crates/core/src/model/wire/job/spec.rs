@@ -1,7 +1,7 @@
 //! From the file to the checked [`JobSpec`], part by part.
 use super::words::{NAME_FIX, is_env_name, is_label, is_name, is_queue_path, parse_rfc3339, parse_signal};
 use super::{ARGUMENT_BYTES_MAX, CheckpointFile, FieldError, Findings, GangFile, JobFile, ResourcesFile, TopologyFile};
-use crate::model::amounts::{count, parse_bytes};
+use crate::model::amounts::{count, parse_bandwidth, parse_bytes};
 use crate::model::ids::JobId;
 use crate::model::job::{
     CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, Launcher, Level, Priority, RunSpec, Shape,
@@ -127,7 +127,11 @@ fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {
     let cpus = found.count("resources.cpus", file.cpus, (gpus * CPUS_PER_GPU).max(1), 1, CPUS_MAX);
     let memory_bytes = found.amount("resources.memory", file.memory.as_deref(), parse_bytes);
     let vram_bytes = found.amount("resources.vram", file.vram.as_deref(), parse_bytes);
-    for (field, set) in [("resources.gpu_model", file.gpu_model.is_some()), ("resources.vram", file.vram.is_some())] {
+    for (field, set) in [
+        ("resources.gpu_model", file.gpu_model.is_some()),
+        ("resources.vram", file.vram.is_some()),
+        ("resources.pcie_bandwidth", file.pcie_bandwidth.is_some()),
+    ] {
         if set && gpus == 0 {
             found.add(field, "the job asks for no GPU", "give resources.gpus, or remove it");
         }
@@ -142,23 +146,39 @@ fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {
     if let Some((key, value)) = file.labels.iter().find(|(key, value)| !is_label(key) || !is_label(value)) {
         found.add(format!("resources.labels.{key}"), format!("{key:?}: {value:?} is not a label"), NAME_FIX);
     }
-    for (field, value) in [
-        ("resources.mig", &file.mig),
-        ("resources.share", &file.share),
-        ("resources.pcie_bandwidth", &file.pcie_bandwidth),
-        ("resources.network_bandwidth", &file.network_bandwidth),
-    ] {
+    for (field, value) in [("resources.mig", &file.mig), ("resources.share", &file.share)] {
         found.later(field, value);
     }
     let gpu_model = file.gpu_model.map(|model| model.to_ascii_uppercase());
-    Shape { gpus, cpus, memory_bytes, gpu_model, vram_bytes, labels: file.labels }
+    Shape {
+        gpus,
+        cpus,
+        memory_bytes,
+        gpu_model,
+        vram_bytes,
+        labels: file.labels,
+        pcie_bandwidth_bps: found.amount("resources.pcie_bandwidth", file.pcie_bandwidth.as_deref(), parse_bandwidth),
+        network_bandwidth_bps: found.amount(
+            "resources.network_bandwidth",
+            file.network_bandwidth.as_deref(),
+            parse_bandwidth,
+        ),
+    }
 }
 
 /// Sums over the gang must fit the integers that they are kept in.
 fn total(found: &mut Findings, gang: &Gang, shape: &Shape) {
-    if shape.memory_bytes.checked_mul(gang.workers.into()).is_none() {
-        let problem = format!("{} of so much memory: more than can be counted", count(gang.workers.into(), "worker"));
-        found.add("resources.memory", problem, "ask for less memory per worker");
+    let worker = shape.resources();
+    for (field, amount) in [
+        ("memory", shape.memory_bytes),
+        ("vram", worker.vram_bytes),
+        ("pcie_bandwidth", worker.pcie_bandwidth_bps),
+        ("network_bandwidth", shape.network_bandwidth_bps),
+    ] {
+        if amount == u64::MAX || amount.checked_mul(gang.workers.into()).is_none() {
+            let problem = format!("{} of so much: more than can be counted", count(gang.workers.into(), "worker"));
+            found.add(format!("resources.{field}"), problem, "ask for less per worker");
+        }
     }
 }
 

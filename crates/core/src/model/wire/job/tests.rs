@@ -92,7 +92,12 @@ fn every_refusal_names_its_field() {
         ("resources.mig", json!({"resources": {"gpus": 1, "mig": "3g.40gb"}})),
         ("resources.share", json!({"resources": {"gpus": 1, "share": 0.5}})),
         ("resources.pcie_bandwidth", json!({"resources": {"pcie_bandwidth": "20GB/s"}})),
-        ("resources.network_bandwidth", json!({"resources": {"network_bandwidth": "50Gbps"}})),
+        ("resources.network_bandwidth", json!({"resources": {"network_bandwidth": "50GiB"}})),
+        ("resources.pcie_bandwidth", json!({"resources": {"gpus": 1, "pcie_bandwidth": "fast"}})),
+        (
+            "resources.network_bandwidth",
+            json!({"resources": {"network_bandwidth": "9000000Tbps"}, "gang": {"workers": 9}}),
+        ),
         ("launcher", json!({"launcher": "slurm"})),
         ("topology.require", json!({"topology": {"require": "rack"}})),
         ("topology.require", json!({"topology": {"require": "island"}})),
