@@ -250,7 +250,7 @@ fn start(cluster: &mut Cluster, jobs: Vec<(JobSpec, Vec<Place>)>) {
     let mut steps = Vec::new();
     for (spec, places) in jobs {
         let job = submit(cluster, spec);
-        steps.push(Step::Start { job, attempt: AttemptNo(1), places });
+        steps.push(Step::Start { job, attempt: AttemptNo(1), places, guest_of: Vec::new() });
     }
     let decision = Decision { at: NOW, based_on: cluster.version, steps, ..Decision::default() };
     input(cluster, Input::Decided(Box::new(decision)));

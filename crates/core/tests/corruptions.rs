@@ -312,6 +312,33 @@ fn rule_5_a_junior_start_on_reserved_devices() {
 }
 
 #[test]
+fn rule_5_a_guest_that_could_not_save_and_leave() {
+    breaks(5, |state| {
+        overrun(state);
+        let (left, patient) = (state.pair[0], state.patient);
+        state.attempt(left).guest_of = vec![patient];
+    });
+}
+
+/// What a decision reserves on the devices of a guest that nobody told yet has to leave it its grace.
+#[test]
+fn rule_5_a_guest_that_is_told_too_late() {
+    let found = |seconds: u64| {
+        let mut state = busy();
+        let (ranks, patient) = (state.ranks, state.patient);
+        Arc::make_mut(&mut state.job(ranks).spec).checkpoint.grace = Span::seconds(30);
+        let attempt = state.attempt(ranks);
+        attempt.guest_of = vec![patient];
+        let places: Vec<_> = attempt.workers.iter().map(|worker| worker.place.clone()).collect();
+        let (now, reservation) = (state.cluster.now, state.cluster.reservations.get_mut(&patient).unwrap());
+        (reservation.places, reservation.start) = (places, now + Span::seconds(seconds));
+        check::decided(&state.cluster, &[], &BTreeSet::new(), now).iter().any(|violation| violation.rule == 5)
+    };
+    assert!(found(29), "a second is missing");
+    assert!(!found(30), "just in time");
+}
+
+#[test]
 fn rule_5_a_reservation_for_nobody_or_for_one_that_runs() {
     for id in [JobId(77), JobId(1)] {
         breaks(5, |state| {

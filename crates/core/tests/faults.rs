@@ -386,7 +386,11 @@ fn a_wake_up_counts_from_the_last_decision_and_not_from_the_state() {
     lab.apply(Input::Heard { node: N0 });
     assert_eq!(lab.cluster.now, begin);
     assert_eq!(next_wake_up(&lab.cluster, decided_at), Some(begin));
-    assert_eq!(next_wake_up(&lab.cluster, begin), None);
+    assert_eq!(
+        next_wake_up(&lab.cluster, begin),
+        Some(begin + lab.cluster.policy.promote_after),
+        "it would wait too long"
+    );
     lab.settle();
     assert_eq!(lab.cluster.job(id).unwrap().state, JobState::Running);
 }

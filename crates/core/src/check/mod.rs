@@ -52,20 +52,26 @@ pub fn full(cluster: &Cluster) -> Vec<Violation> {
 
 /// The rules over what was touched. Workers of jobs that are not named are trusted to be as they were.
 pub fn delta(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>) -> Vec<Violation> {
-    decided(cluster, nodes, jobs, cluster.now)
+    touched(cluster, nodes, jobs, cluster.now, Found(Vec::new()))
 }
 
 /// As `delta`, for a decision that was made at `at` and applied later. What it starts is measured against what it
 /// reserves from that same moment: else a start that ends exactly when a reserved one begins is refused, and refused
 /// again whenever it is decided anew.
 pub fn decided(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time) -> Vec<Violation> {
+    let mut found = Found(Vec::new());
+    promises::guests(cluster, at, &mut found);
+    touched(cluster, nodes, jobs, at, found)
+}
+
+fn touched(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time, found: Found) -> Vec<Violation> {
     let mut nodes = nodes.to_vec();
     for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
         nodes.extend(job.attempt.iter().flat_map(|attempt| attempt.workers.iter().map(|worker| worker.place.node)));
     }
     nodes.sort_unstable();
     nodes.dedup();
-    look(cluster, &nodes, jobs, at, Found(Vec::new()))
+    look(cluster, &nodes, jobs, at, found)
 }
 
 /// Rule 9 right after a decision was applied to the state that it was made for: every pending job has its reason.

@@ -49,7 +49,12 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     found.unless(!claim.victims.is_empty(), 3, || format!("the claim of job {} frees nothing", claimant.id));
     for (id, number) in &claim.victims {
         let Some(victim) = cluster.job(*id) else { continue };
-        let legal = victim.spec.preemptible && victim.spec.priority > claimant.spec.priority && entitled;
+        let shielded = claimant.spec.priority > Priority::P0 && cluster.is_protected(victim, claim.made_at);
+        let running = victim.attempt.as_ref().is_some_and(|attempt| attempt.number == *number);
+        let legal = victim.spec.preemptible
+            && victim.spec.priority > claimant.spec.priority
+            && entitled
+            && !(shielded && running && claim.made_at == cluster.now);
         found.unless(legal, 3, || format!("job {} may not stop job {id}", claimant.id));
         let whole = |attempt: &Attempt| attempt.staying().count() == attempt.workers.len();
         let stays = victim.attempt.as_ref().is_some_and(|a| a.number == *number && a.stopping().is_none() && whole(a));
@@ -142,9 +147,12 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
         }
         let end = at + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
         for reservation in cluster.reservations.values() {
-            let in_the_way = reservation.start < end && share_devices(attempt, reservation);
-            let junior = cluster.job(reservation.job).is_some_and(|reserved| goes_first(cluster, reserved, job));
-            found.unless(!(in_the_way && junior), 5, || {
+            let Some(reserved) = cluster.job(reservation.job) else { continue };
+            let endless = job.spec.time_limit.is_none() && cluster.is_promoted(reserved, at);
+            let in_the_way = (reservation.start < end || endless) && share_devices(attempt, reservation);
+            let junior = goes_first(cluster, reserved, job);
+            let guest = attempt.guest_of.contains(&reservation.job) && may_be_guest(cluster, job, at, reservation);
+            found.unless(!in_the_way || !junior || guest, 5, || {
                 format!(
                     "job {} starts on devices reserved for job {} and would outlast its start",
                     job.id, reservation.job
@@ -154,9 +162,25 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
     }
 }
 
+/// Whether it can be told, save and be gone before the reserved start.
+fn may_be_guest(cluster: &Cluster, job: &Job, at: Time, reservation: &Reservation) -> bool {
+    job.spec.may_be_guest() && at + cluster.policy.least_stay(&job.spec) <= reservation.start
+}
+
+/// Rule 5: what is reserved on the devices of a guest can be free by then.
+pub fn guests(cluster: &Cluster, at: Time, found: &mut Found) {
+    let guests = cluster.jobs.values().filter_map(|job| Some((job, job.attempt.as_ref()?)));
+    for (job, attempt) in guests.filter(|(_, attempt)| !attempt.guest_of.is_empty() && attempt.stopping().is_none()) {
+        let notice = cluster.policy.notice(&job.spec);
+        let Some((told_at, owner)) = cluster.guest_leaves_at(job, attempt) else { continue };
+        found.unless(told_at + notice >= at + job.spec.checkpoint.grace, 5, || {
+            format!("job {} cannot have left when the start that is reserved for job {owner} comes", job.id)
+        });
+    }
+}
+
 fn goes_first(cluster: &Cluster, one: &Job, other: &Job) -> bool {
-    let turn = |job: &Job| (cluster.effective_class(job, cluster.now), job.spec.priority, job.submitted_at, job.id);
-    turn(one) < turn(other)
+    cluster.turn(one, cluster.now) < cluster.turn(other, cluster.now)
 }
 
 fn share_devices(attempt: &Attempt, reservation: &Reservation) -> bool {

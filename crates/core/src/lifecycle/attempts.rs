@@ -10,7 +10,7 @@ use crate::model::time::Span;
 
 impl Change<'_> {
     /// Places a new attempt. The caller has checked that all of it is free.
-    pub fn start(&mut self, id: JobId, number: AttemptNo, places: Vec<Place>) {
+    pub fn start(&mut self, id: JobId, number: AttemptNo, places: Vec<Place>, guest_of: Vec<JobId>) {
         self.unclaim(id, "");
         for (rank, place) in places.iter().enumerate() {
             self.occupy(id, Rank(rank as u32), place);
@@ -32,6 +32,7 @@ impl Change<'_> {
             workers: workers.collect(),
             rendezvous_port: None,
             resume_from: job.checkpoint.clone(),
+            guest_of,
         });
         job.note = None;
         job.exit_code = None;
@@ -271,6 +272,7 @@ impl Change<'_> {
             job.not_before = now + backoff.times(1 << (job.refused - limit - 1).min(10));
         }
         job.attempt = None;
+        job.eligible_at = now;
         job.note = Some(note.clone());
         let text = format!("{} is pending again: {note}{}", job.spec.name, resume_words(job));
         self.set_state(id, JobState::Pending);

@@ -47,9 +47,9 @@ impl Change<'_> {
             }
             Step::Claim(claim) => self.claim(claim)?,
             Step::Unclaim { claimant, why } => self.unclaim(*claimant, why),
-            Step::Start { job, attempt, places } => {
+            Step::Start { job, attempt, places, guest_of } => {
                 self.expect_startable(*job, *attempt, places)?;
-                self.start(*job, *attempt, places.clone());
+                self.start(*job, *attempt, places.clone(), guest_of.clone());
             }
         }
         Ok(())

@@ -110,8 +110,10 @@ impl Change<'_> {
             let why = "it is not held".to_string();
             return Err(Refusal::WrongState { job: id, state: job.state.to_string(), why });
         }
+        let now = self.now;
         if let Some(job) = self.job_mut(id) {
             job.held_by = None;
+            job.eligible_at = now;
         }
         self.event("released", Some(id), None, format!("released by {by}"));
         Ok(())
@@ -155,7 +157,7 @@ impl Change<'_> {
 
     /// Whether the dependent can never start now.
     fn settle_dependency(&mut self, dependent: JobId, on: JobId, state: JobState) -> bool {
-        let mut never = false;
+        let (mut never, now) = (false, self.now);
         let Some(job) = self.job_mut(dependent) else { return false };
         let spec = Arc::make_mut(&mut job.spec);
         for dependency in spec.after.iter_mut().filter(|dependency| dependency.job == on) {
@@ -166,6 +168,7 @@ impl Change<'_> {
             };
             dependency.met = met;
             never |= !met;
+            job.eligible_at = now;
         }
         never && job.attempt.is_none()
     }

@@ -2,7 +2,7 @@
 use super::change::Change;
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId};
-use crate::model::job::{AttemptPhase, Job, StopWhy, WorkerPhase};
+use crate::model::job::{Attempt, AttemptPhase, Job, StopWhy, WorkerPhase};
 use crate::model::node::{HealthState, Node};
 use crate::model::time::{Span, Time};
 
@@ -99,6 +99,9 @@ impl Change<'_> {
 
     fn tick_job(&mut self, id: JobId) {
         let Some(attempt) = self.cluster.job(id).and_then(|job| job.attempt.clone()) else { return };
+        if let Some((_, why)) = leaves_at(self.cluster, id, &attempt).filter(|(at, _)| *at <= self.now) {
+            return self.stop(id, why);
+        }
         match &attempt.phase {
             AttemptPhase::Preparing { .. } | AttemptPhase::Going { .. } => {
                 let going = matches!(attempt.phase, AttemptPhase::Going { .. });
@@ -168,13 +171,16 @@ pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
 }
 
 /// The first moment after `since` at which `decide` may find more than it did at `since`, by the clock alone: a begin
-/// time, the end of a backoff or of a node's cooldown. The time of the cluster plays no part: whoever asks with the time of
+/// time, the end of a backoff, of a node's cooldown or of a protected run, or a wait that became too long. The time of the cluster plays no part: whoever asks with the time of
 /// the last decision misses no such moment, whatever was applied meanwhile. `None`: there is no such moment.
 pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
     let pending = cluster.jobs.values().filter(|job| job.attempt.is_none());
     let jobs = pending.flat_map(|job| job.spec.begin.into_iter().chain([job.not_before]));
+    let promoted = cluster.jobs.values().filter(|job| job.attempt.is_none()).filter_map(|job| cluster.promoted_at(job));
+    let protected = cluster.jobs.values().filter(|job| job.attempt.is_some());
+    let protected = protected.map(|job| cluster.protected_until(job, since));
     let cooldowns = cluster.nodes.iter().map(|node| node.cooldown_until);
-    jobs.chain(cooldowns).filter(|at| *at > since && *at < Time::NEVER).min()
+    jobs.chain(promoted).chain(protected).chain(cooldowns).filter(|at| *at > since && *at < Time::NEVER).min()
 }
 
 /// When a tick may next change something, or `decide` find more than at the time of the cluster; `None`: never without an
@@ -191,8 +197,20 @@ pub fn next_deadline(cluster: &Cluster) -> Option<Time> {
     nodes.chain(jobs).chain(claims).chain(wake_up).min().filter(|at| *at < Time::NEVER)
 }
 
+/// When the attempt has to be told that it must leave, and why.
+fn leaves_at(cluster: &Cluster, id: JobId, attempt: &Attempt) -> Option<(Time, StopWhy)> {
+    let job = cluster.job(id).filter(|_| attempt.stopping().is_none())?;
+    let guest = cluster.guest_leaves_at(job, attempt);
+    guest.map(|(at, owner)| (at, StopWhy::GuestLeaves { owner }))
+}
+
 fn job_deadline(cluster: &Cluster, job: &Job) -> Time {
     let Some(attempt) = &job.attempt else { return Time::NEVER };
+    let leaves = leaves_at(cluster, job.id, attempt).map_or(Time::NEVER, |(at, _)| at);
+    phase_deadline(cluster, job, attempt).min(leaves)
+}
+
+fn phase_deadline(cluster: &Cluster, job: &Job, attempt: &Attempt) -> Time {
     match &attempt.phase {
         AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline } => *deadline,
         AttemptPhase::Running { since } => {

@@ -29,6 +29,9 @@ pub struct Reservation {
     pub places: Vec<Place>,
     /// Set when the start rests on an assumed end: some holder states no time limit.
     pub conditional: bool,
+    /// The jobs that have to leave its devices first, nearest end last; at most a few of them.
+    #[serde(default)]
+    pub awaits: Vec<JobId>,
 }
 
 /// One step of a decision. Steps of one decision are applied together or not at all.
@@ -44,7 +47,14 @@ pub enum Step {
     /// Give up a claim, because its claimant starts elsewhere or can no longer use it.
     Unclaim { claimant: JobId, why: String },
     /// Start a new attempt on these places, in rank order.
-    Start { job: JobId, attempt: AttemptNo, places: Vec<Place> },
+    Start {
+        job: JobId,
+        attempt: AttemptNo,
+        places: Vec<Place>,
+        /// Whose reserved devices it uses until they are needed.
+        #[serde(default)]
+        guest_of: Vec<JobId>,
+    },
 }
 
 /// The short codes that scripts read; each maps to Slurm's name where one exists.

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod cpuset;
 pub mod decision;
 pub mod fabric;
+pub mod future;
 pub mod ids;
 pub mod job;
 pub mod machine;

@@ -32,8 +32,20 @@ pub struct Policy {
     pub backoff: Span,
     /// What a job without a time limit is taken to run, for planning only.
     pub assumed_time: Span,
-    /// How many blocked jobs get a reservation in one decision.
+    /// How many blocked jobs below P1 get a reservation in one decision; those of P0 and P1 all get theirs.
     pub reservations: u32,
+    /// Who waited so long goes before everybody below P0 and gets a reservation beyond the number; zero: never.
+    #[serde(default = "promote_after")]
+    pub promote_after: Span,
+    /// So many evictions earn protected run time; zero: never.
+    #[serde(default = "protect_after")]
+    pub protect_after: u32,
+    /// The first protected run time; it doubles with each further eviction.
+    #[serde(default = "protect_time")]
+    pub protect_time: Span,
+    /// Whoever has to leave at a moment that is known starts only if it can work at least so long before.
+    #[serde(default = "stay_least")]
+    pub stay_least: Span,
     /// A claim whose victims are not gone by then ends.
     pub claim_margin: Span,
     /// Bound on the placement trials of one decision.
@@ -60,10 +72,30 @@ impl Default for Policy {
             backoff: Span::seconds(5),
             assumed_time: Span::hours(24),
             reservations: 8,
+            promote_after: promote_after(),
+            protect_after: protect_after(),
+            protect_time: protect_time(),
+            stay_least: stay_least(),
             claim_margin: Span::minutes(5),
             budget: 1_000_000,
         }
     }
+}
+
+fn promote_after() -> Span {
+    Span::hours(24)
+}
+
+fn protect_after() -> u32 {
+    3
+}
+
+fn protect_time() -> Span {
+    Span::minutes(30)
+}
+
+fn stay_least() -> Span {
+    Span::minutes(5)
 }
 
 /// A setting that does not exist or a value that does not fit.
@@ -98,6 +130,10 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("backoff", |p, v| set_span(&mut p.backoff, v)),
     ("assumed.time", |p, v| set_span(&mut p.assumed_time, v)),
     ("reservations", |p, v| set_count(&mut p.reservations, v)),
+    ("promote.after", |p, v| set_span(&mut p.promote_after, v)),
+    ("protect.after", |p, v| set_count(&mut p.protect_after, v)),
+    ("protect.time", |p, v| set_span(&mut p.protect_time, v)),
+    ("stay.least", |p, v| set_span(&mut p.stay_least, v)),
 ];
 
 impl Policy {

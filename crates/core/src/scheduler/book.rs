@@ -10,7 +10,7 @@ use crate::model::job::{Attempt, Job, Place, Worker};
 use crate::model::node::Device;
 use crate::model::part::Part;
 use crate::model::queue::ancestry;
-use crate::model::time::Span;
+use crate::model::time::{Span, Time};
 use std::collections::BTreeMap;
 
 /// What is given out in amounts, by node and what it is of.
@@ -62,11 +62,14 @@ impl<'a> Session<'a> {
             let Some(attempt) = &job.attempt else { continue };
             if attempt.leaving().next().is_some() {
                 let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
-                self.ends.push(Held { end, assumed: false, told: true, job: job.id, places: Hold::Leaving(attempt) });
+                let places = Hold::Leaving(attempt);
+                self.ends.push(Held { end, assumed: false, told: true, job: job.id, places, guest: None });
             }
             if attempt.stopping().is_none() {
                 let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
-                self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Staying(attempt) });
+                let guest = self.guest(job, &attempt.guest_of);
+                let places = Hold::Staying(attempt);
+                self.ends.push(Held { end, assumed, told: false, job: job.id, places, guest });
             }
         }
     }
@@ -106,7 +109,8 @@ impl<'a> Session<'a> {
         self.promised.insert(job.id);
         self.charge(job, &claim.places);
         let (end, assumed) = self.expected_end(job, claim.deadline);
-        self.ends.push(Held { end, assumed, told: false, job: job.id, places: Hold::Chosen(claim.places.clone()) });
+        let places = Hold::Chosen(claim.places.clone());
+        self.ends.push(Held { end, assumed, told: false, job: job.id, places, guest: None });
     }
 
     /// Keeps `places` from everybody else: their GPUs and CPUs, and of their amounts what is not `freed` for them anyway;
@@ -122,7 +126,7 @@ impl<'a> Session<'a> {
 
     fn note(&mut self, step: &Step) {
         match step {
-            Step::Start { job, places, .. } => self.note_start(*job, places),
+            Step::Start { job, places, guest_of, .. } => self.note_start(*job, places, guest_of),
             Step::Stop { job, .. } | Step::Shrink { job, .. } => drop(self.leaving.insert(*job)),
             Step::Claim(claim) => self.note_claim(claim),
             Step::Unclaim { .. } => {}
@@ -130,7 +134,7 @@ impl<'a> Session<'a> {
     }
 
     /// A start on a claim in flight holds nothing more than the claim did, but ends sooner than was expected.
-    fn note_start(&mut self, id: JobId, places: &[Place]) {
+    fn note_start(&mut self, id: JobId, places: &[Place], guest_of: &[JobId]) {
         self.started.insert(id);
         let Some(job) = self.cluster.job(id) else { return };
         let (end, assumed) = self.expected_end(job, self.now);
@@ -141,7 +145,13 @@ impl<'a> Session<'a> {
         }
         self.draft.take_all(places);
         self.charge(job, places);
-        self.ends.push(Held { end, assumed, told: false, job: id, places: Hold::Chosen(places.to_vec()) });
+        let (guest, places) = (self.guest(job, guest_of), Hold::Chosen(places.to_vec()));
+        self.ends.push(Held { end, assumed, told: false, job: id, places, guest });
+    }
+
+    /// The same whether it is told now or later: a guest that leaves is gone when its grace is over.
+    fn guest(&self, job: &Job, owners: &[JobId]) -> Option<(Vec<JobId>, Time)> {
+        (!owners.is_empty()).then(|| (owners.to_vec(), self.now + job.spec.checkpoint.grace))
     }
 
     /// The steps that tell its victims to leave come before it.
@@ -158,7 +168,8 @@ impl<'a> Session<'a> {
                     let rest = held.places.iter().filter(|place| !places.contains(place)).cloned().collect();
                     held.places = Hold::Chosen(rest);
                 }
-                self.ends.push(Held { end: by, assumed: false, told: true, job: *job, places: Hold::Chosen(places) });
+                let places = Hold::Chosen(places);
+                self.ends.push(Held { end: by, assumed: false, told: true, job: *job, places, guest: None });
             }
         }
         self.promise(claim, freed);

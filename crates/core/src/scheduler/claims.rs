@@ -20,7 +20,8 @@ impl<'a> Session<'a> {
             for (job, claim) in unit.iter().zip(claims) {
                 let Some(claim) = claim else { continue };
                 let attempt = AttemptNo(job.attempts.0 + 1);
-                self.add(Step::Start { job: job.id, attempt, places: claim.places.clone() });
+                let (places, guest_of) = (claim.places.clone(), Vec::new());
+                self.add(Step::Start { job: job.id, attempt, places, guest_of });
             }
             // Others freed memory before its victims did: what was to come from these it takes from what is free now.
             if early {

@@ -12,10 +12,12 @@ mod counts;
 mod draft;
 mod filter;
 mod fit;
+mod guest;
 mod offers;
 mod order;
 mod place;
 mod preempt;
+mod protect;
 mod reserve;
 mod room;
 mod tree;
@@ -25,11 +27,12 @@ mod why;
 pub use room::MAX_SOCKETS;
 pub use why::{dry_run, why};
 
-use crate::model::amounts::Resources;
+use crate::model::amounts::{Limit, Resources};
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId};
 use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
+use crate::model::policy::Policy;
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use book::Amounts;
@@ -88,8 +91,8 @@ pub(crate) struct Session<'a> {
     /// Everyone who could leave; made when it is first asked for.
     pool: Option<Rc<Pool<'a>>>,
     offers: Vec<Offers>,
-    /// Requests that failed already: equal ones fail for the same reason.
-    failed: BTreeMap<ClassKey<'a>, Blocker>,
+    /// Requests that failed already: equal ones fail for the same reason, and start no sooner than the last of them.
+    failed: BTreeMap<ClassKey<'a>, (Blocker, Time)>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
     satisfiable: BTreeMap<GangKey<'a>, Option<Miss>>,
 }
@@ -104,6 +107,18 @@ pub(crate) struct Held<'a> {
     pub told: bool,
     pub job: JobId,
     pub places: Hold<'a>,
+    /// Who has reserved starts on these devices, and when they come free for one of those.
+    pub guest: Option<(Vec<JobId>, Time)>,
+}
+
+impl Held<'_> {
+    /// When the devices come free for the unit: a guest makes way for those whose guest it is.
+    pub fn end_for(&self, unit: &Unit<'_>) -> Time {
+        match &self.guest {
+            Some((owners, at)) if unit.iter().any(|job| owners.contains(&job.id)) => self.end.min(*at),
+            _ => self.end,
+        }
+    }
 }
 
 /// The places of running work, which are many and stay where they are, or places that were chosen.
@@ -127,7 +142,7 @@ impl Hold<'_> {
 }
 
 /// What makes two pending jobs equal to the scheduler.
-type ClassKey<'a> = (Priority, bool, &'a str, GangKey<'a>, Option<Span>);
+type ClassKey<'a> = (Priority, bool, &'a str, GangKey<'a>, Option<Span>, [Span; 2]);
 type GangKey<'a> = (&'a Shape, u32, TopologyWish, Option<&'a str>, bool);
 
 fn gang_key(spec: &JobSpec) -> GangKey<'_> {
@@ -135,8 +150,11 @@ fn gang_key(spec: &JobSpec) -> GangKey<'_> {
     (&spec.shape, spec.gang.workers, spec.topology, spec.pool.as_deref(), yields)
 }
 
-fn class_key(spec: &JobSpec) -> ClassKey<'_> {
-    (spec.priority, spec.preemptible, &spec.queue, gang_key(spec), spec.time_limit)
+/// Two jobs that save their work in other ways differ in when they can leave again.
+fn class_key<'a>(policy: &Policy, spec: &'a JobSpec) -> ClassKey<'a> {
+    let least = if spec.can_save() { policy.least_stay(spec) } else { Span(u64::MAX) };
+    let leaves = [least, policy.notice(spec)];
+    (spec.priority, spec.preemptible, &spec.queue, gang_key(spec), spec.time_limit, leaves)
 }
 
 impl<'a> Session<'a> {
@@ -193,12 +211,22 @@ impl<'a> Session<'a> {
             self.continue_claim(unit);
         } else if self.draft.work > self.cluster.policy.budget {
             self.block(unit, Blocker::NotReached);
-        } else if let Some(blocker) = self.failed.get(&class_key(&unit[0].spec)).filter(|_| unit.len() == 1) {
-            let blocker = blocker.clone();
-            self.block(unit, blocker);
+        } else if unit.len() == 1
+            && let Some((blocker, from)) = self.failed.get(&class_key(&self.cluster.policy, &unit[0].spec)).cloned()
+        {
+            self.fail(unit, blocker, from);
         } else {
             self.try_to_start(unit);
         }
+    }
+
+    /// Reserves a start for a unit that cannot start now, `from` which an equal one before it may be the first to start.
+    fn fail(&mut self, unit: &Unit<'a>, blocker: Blocker, from: Time) {
+        let from = self.reserve(unit, from).unwrap_or(from);
+        if unit.len() == 1 {
+            self.failed.insert(class_key(&self.cluster.policy, &unit[0].spec), (blocker.clone(), from));
+        }
+        self.block(unit, blocker);
     }
 
     fn block(&mut self, unit: &Unit<'a>, blocker: Blocker) {
@@ -217,7 +245,7 @@ impl<'a> Session<'a> {
         self.cluster.claims.get(&id).filter(|_| !self.given_up.contains(&id))
     }
 
-    /// The first limit of the queue tree that the unit would break by what it asks.
+    /// The first limit of the queue tree that the unit would break by what it asks, now or when a reserved start comes.
     fn over_limit(&self, unit: &Unit<'a>) -> Option<Blocker> {
         self.over_limit_with(unit, unit.iter().map(|job| job.spec.total()))
     }
@@ -238,8 +266,10 @@ impl<'a> Session<'a> {
             }
         }
         sums.into_iter().find_map(|(path, (asks, claimed))| {
+            let limit =
+                &self.cluster.queues.get(path).map(|queue| queue.limit).filter(|limit| *limit != Limit::default())?;
             let used = self.queue_used.get(path).copied().unwrap_or_default().less(claimed);
-            let limit = &self.cluster.queues.get(path)?.limit;
+            let used = used.plus(self.reserved_in(path, unit));
             let (resource, total, limit) = limit.exceeded_by(used.plus(asks))?;
             let asks = asks.named(resource);
             let (queue, resource) = (path.to_string(), resource.to_string());
@@ -253,31 +283,23 @@ impl<'a> Session<'a> {
                 Some(blocker) => self.block(unit, blocker),
                 None => self.start(unit, places),
             },
-            Err(_) if self.displace(unit) => {}
+            Err(_) if self.displace(unit) || self.start_as_guest(unit) => {}
             Err(miss) => {
                 let blocker = self.explain_miss(unit, &miss);
-                let blocker = self.make_room(unit, blocker);
-                if unit.len() == 1 && !matches!(blocker, Blocker::Yielding { .. }) {
-                    self.failed.insert(class_key(&unit[0].spec), blocker.clone());
+                match self.make_room(unit, &blocker) {
+                    Some(yielding) => self.block(unit, yielding),
+                    None => self.fail(unit, blocker, Time(0)),
                 }
-                self.block(unit, blocker);
             }
         }
     }
 
-    /// Evicts if that is right and helps, else reserves.
-    fn make_room(&mut self, unit: &Unit<'a>, blocker: Blocker) -> Blocker {
+    /// Evicts if that is right and helps.
+    fn make_room(&mut self, unit: &Unit<'a>, blocker: &Blocker) -> Option<Blocker> {
         if matches!(blocker, Blocker::Unsatisfiable { .. }) {
-            return blocker;
+            return None;
         }
-        if let Some(yielding) = self.preempt(unit) {
-            return yielding;
-        }
-        if let Some(yielding) = self.displace_and_preempt(unit) {
-            return yielding;
-        }
-        self.reserve(unit);
-        blocker
+        self.preempt(unit).or_else(|| self.displace_and_preempt(unit))
     }
 
     /// Places every job of the unit, or none.
@@ -287,7 +309,8 @@ impl<'a> Session<'a> {
 
     fn start(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) {
         for (job, places) in unit.iter().zip(places) {
-            self.add(Step::Start { job: job.id, attempt: AttemptNo(job.attempts.0 + 1), places });
+            let attempt = AttemptNo(job.attempts.0 + 1);
+            self.add(Step::Start { job: job.id, attempt, places, guest_of: Vec::new() });
         }
     }
 
@@ -326,7 +349,7 @@ impl<'a> Session<'a> {
             return Blocker::Unsatisfiable { text };
         }
         if !self.reserved.is_empty() && self.place_unit_and_undo(unit) {
-            let ahead = self.reserved[0].reservation.job;
+            let ahead = self.in_the_way(unit).map_or(self.reserved[0].reservation.job, |one| one.reservation.job);
             let class = self.cluster.job(ahead).map_or(Priority::P0, |job| job.spec.priority);
             return Blocker::Priority { ahead, class };
         }

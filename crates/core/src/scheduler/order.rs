@@ -2,23 +2,15 @@
 use super::Unit;
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
-use crate::model::ids::JobId;
-use crate::model::job::{Job, JobState, Priority};
+use crate::model::job::{Job, JobState};
 use crate::model::time::Time;
 use std::collections::BTreeMap;
-
-/// Effective class, genuine class (a genuine one goes before an aged one), seniority, number. Never equal for two jobs.
-type Turn = (Priority, Priority, Time, JobId);
-
-pub fn turn(cluster: &Cluster, job: &Job, now: Time) -> Turn {
-    (cluster.effective_class(job, now), job.spec.priority, job.submitted_at, job.id)
-}
 
 /// Pending jobs in the order of service; the jobs of a group stand together at the place of the most senior.
 pub fn units(cluster: &Cluster, now: Time) -> Vec<Unit<'_>> {
     let mut pending: Vec<&Job> =
         cluster.jobs.values().map(AsRef::as_ref).filter(|job| job.state == JobState::Pending).collect();
-    pending.sort_by_cached_key(|job| turn(cluster, job, now));
+    pending.sort_by_cached_key(|job| cluster.turn(job, now));
     let mut units: Vec<Unit<'_>> = Vec::with_capacity(pending.len());
     let mut group_at: BTreeMap<&str, usize> = BTreeMap::new();
     for job in pending {

@@ -10,7 +10,7 @@ use super::victims::{Pool, Victim};
 use super::{Session, Unit, within_node};
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
-use crate::model::job::{Job, JobSpec, Level, Place, StopWhy};
+use crate::model::job::{Job, JobSpec, Level, Place, Priority, StopWhy};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,11 +38,13 @@ struct Trial<'s, 'a> {
     kept: Kept,
 }
 
-/// Whether `claimant` has the right to stop `job`. By genuine class; age never gives this right.
+/// Whether `claimant` has the right to stop `job`. By genuine class; age never gives this right. Who earned protected run
+/// time yields to P0 only.
 pub fn may_evict(session: &Session<'_>, claimant: &JobSpec, job: &Job) -> bool {
     claimant.priority <= session.cluster.policy.preempt_from
         && job.spec.priority > claimant.priority
         && job.spec.preemptible
+        && (claimant.priority == Priority::P0 || !session.cluster.is_protected(job, session.now))
 }
 
 impl<'a> Session<'a> {

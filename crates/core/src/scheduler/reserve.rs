@@ -3,26 +3,53 @@
 //!
 //! Reservations are made again in every decision, in the order of service. Earlier ones keep their devices for
 //! themselves until they are expected to end, so a later one can be pessimistic but never in the way.
-use super::book::{Amounts, amounts_of, less_freed};
+use super::book::{Amounts, amounts_of, held_by, less_freed};
 use super::place::Miss;
-use super::{Session, Unit};
+use super::{Held, Session, Unit};
+use crate::model::amounts::Resources;
 use crate::model::decision::Reservation;
-use crate::model::ids::NodeId;
-use crate::model::job::Place;
+use crate::model::future::meets;
+use crate::model::ids::{JobId, NodeId};
+use crate::model::job::{Place, Priority};
 use crate::model::part::Part;
+use crate::model::queue::ancestry;
 use crate::model::time::Time;
 use std::collections::BTreeSet;
+
+/// A reservation names at most so many of the jobs that have to leave first.
+const NAMED: usize = 4;
+/// This part of the work units of a decision is left for others than reservations.
+const LEFT_PART: u64 = 2;
 
 /// A reservation with what it keeps back from others.
 #[derive(Debug, Clone)]
 pub struct Reserved {
     pub reservation: Reservation,
     /// Memory and bandwidth that come free on its nodes by its start.
-    freed: Amounts,
+    pub freed: Amounts,
     /// How much of that it needs.
     covered: Amounts,
     /// When its job is expected to end.
     end: Time,
+    /// It does not count among the number of those who get a reservation.
+    urgent: bool,
+    /// Its job waited beyond the bound: nobody of whom no end is known may stand in its way.
+    promoted: bool,
+}
+
+/// How long a unit would stay where it starts now.
+#[derive(Debug, Clone, Copy)]
+pub struct Stay {
+    end: Time,
+    /// The end is assumed.
+    endless: bool,
+}
+
+impl Reserved {
+    /// Whether who stays so long may not have these devices.
+    pub fn keeps_from(&self, stay: Stay) -> bool {
+        self.reservation.start < stay.end || (self.promoted && stay.endless)
+    }
 }
 
 impl<'a> Session<'a> {
@@ -43,8 +70,8 @@ impl<'a> Session<'a> {
 
     /// What earlier reservations keep from the unit. Of memory what does not come free on their devices by their start.
     pub fn kept_from(&self, unit: &Unit<'a>) -> Vec<Place> {
-        let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
-        let before = self.reserved.iter().filter(|one| one.reservation.start < end);
+        let stay = self.stay(unit);
+        let before = self.reserved.iter().filter(|one| one.keeps_from(stay));
         let kept = before.flat_map(|one| {
             let mut freed = one.freed.clone();
             let less_freed = move |place: &Place| less_freed(place, &mut freed, |_, _| {});
@@ -53,26 +80,82 @@ impl<'a> Session<'a> {
         kept.collect()
     }
 
-    /// Records the earliest start of the unit, if there is one among the times at which something ends.
-    pub fn reserve(&mut self, unit: &Unit<'a>) {
-        if self.reserved.len() >= self.cluster.policy.reservations as usize {
-            return;
+    /// How long the unit would stay if it started now.
+    pub fn stay(&self, unit: &Unit<'a>) -> Stay {
+        let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
+        Stay { end, endless: unit.iter().any(|job| job.spec.time_limit.is_none()) }
+    }
+
+    /// What those with a reserved start will hold in the queue and below it while the unit, started now, is still there.
+    pub fn reserved_in(&self, queue: &str, unit: &Unit<'a>) -> Resources {
+        if self.reserved.is_empty() {
+            return Resources::ZERO;
         }
-        let mut times: Vec<Time> = self.ends.iter().map(|held| held.end).collect();
+        let stay = self.stay(unit);
+        let kept = self.reserved.iter().filter(|one| one.keeps_from(stay)).map(|one| &one.reservation);
+        let is_inside =
+            |id: JobId| self.cluster.job(id).is_some_and(|job| ancestry(&job.spec.queue).any(|path| path == queue));
+        kept.filter(|one| is_inside(one.job)).fold(Resources::ZERO, |sum, one| sum.plus(held_by(&one.places)))
+    }
+
+    /// The first reservation that keeps something from the unit.
+    pub fn in_the_way(&self, unit: &Unit<'a>) -> Option<&Reserved> {
+        let stay = self.stay(unit);
+        self.reserved.iter().find(|one| one.keeps_from(stay))
+    }
+
+    /// All of P0 and P1 by their own class, since waiting raises the order of everybody in the end; who waited beyond the
+    /// bound; and the first of the others. Only while the decision has work units to spare.
+    fn gets_reservation(&self, unit: &Unit<'a>) -> bool {
+        let policy = &self.cluster.policy;
+        let others = self.reserved.iter().filter(|one| !one.urgent).count();
+        self.draft.work <= policy.budget / LEFT_PART && (self.is_urgent(unit) || others < policy.reservations as usize)
+    }
+
+    fn is_urgent(&self, unit: &Unit<'a>) -> bool {
+        unit.iter().any(|job| job.spec.priority <= Priority::P1) || self.is_promoted(unit)
+    }
+
+    fn is_promoted(&self, unit: &Unit<'a>) -> bool {
+        unit.iter().any(|job| self.cluster.is_promoted(job, self.now))
+    }
+
+    /// Records the earliest start of the unit, if there is one among the times at which something ends, and returns it.
+    /// `from` is the start of an equal unit that goes first: no need to search before it, unless somebody makes way for
+    /// this one alone.
+    pub fn reserve(&mut self, unit: &Unit<'a>, from: Time) -> Option<Time> {
+        if !self.gets_reservation(unit) {
+            return None;
+        }
+        let owns = |held: &Held<'a>| held.end_for(unit) < held.end;
+        let from = if self.ends.iter().any(owns) { Time(0) } else { from };
+        let mut ends: Vec<(Time, usize)> =
+            self.ends.iter().enumerate().map(|(index, held)| (held.end_for(unit), index)).collect();
+        ends.sort_unstable();
+        let mut times: Vec<Time> = ends.iter().map(|(end, _)| *end).collect();
         times.extend(self.reserved.iter().map(|reserved| reserved.end));
         times.sort_unstable();
         times.dedup();
-        let mut ends: Vec<usize> = (0..self.ends.len()).collect();
-        ends.sort_by_key(|index| self.ends[*index].end);
-        // More is free the later it is, so the first time that suffices can be bisected. What has ended by a time that
-        // does not suffice stays off the draft for the later ones.
+        let (start, places) = self.first_fit(unit, &ends, &times[times.partition_point(|time| *time < from)..])?;
+        self.record(unit, start, places);
+        Some(start)
+    }
+
+    /// More is free the later it is, so the first time that suffices can be bisected. What has ended by a time that does
+    /// not suffice stays off the draft for the later ones.
+    fn first_fit(
+        &mut self,
+        unit: &Unit<'a>,
+        ends: &[(Time, usize)],
+        times: &[Time],
+    ) -> Option<(Time, Vec<Vec<Place>>)> {
         let (mut low, mut high, mut ended) = (0, times.len(), 0);
         let (mut best, start) = (None, self.draft.mark());
         while low < high {
             let middle = (low + high) / 2;
-            let by = ended + ends[ended..].partition_point(|index| self.ends[*index].end <= times[middle]);
+            let by = ended + ends[ended..].partition_point(|(end, _)| *end <= times[middle]);
             let mark = self.draft.mark();
-            self.draft.give_all(ends[ended..by].iter().flat_map(|index| self.ends[*index].places.iter()));
+            self.draft.give_all(ends[ended..by].iter().flat_map(|(_, index)| self.ends[*index].places.iter()));
             match self.placed_beside_promises(unit, times[middle]) {
                 Some(places) => {
                     best = Some((times[middle], places));
@@ -83,15 +166,14 @@ impl<'a> Session<'a> {
             }
         }
         self.draft.undo_to(start);
-        if let Some((start, places)) = best {
-            self.record(unit, start, places);
-        }
+        best
     }
 
     /// Where the unit would be at `at`, when all that is expected to end by then has ended.
     pub fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
-        self.draft.give_all(self.ends.iter().filter(|held| held.end <= at).flat_map(|held| held.places.iter()));
+        self.draft
+            .give_all(self.ends.iter().filter(|held| held.end_for(unit) <= at).flat_map(|held| held.places.iter()));
         let found = self.placed_beside_promises(unit, at);
         self.draft.undo_to(mark);
         found
@@ -126,21 +208,28 @@ impl<'a> Session<'a> {
     }
 
     fn record(&mut self, unit: &Unit<'a>, start: Time, places: Vec<Vec<Place>>) {
+        let (urgent, promoted) = (self.is_urgent(unit), self.is_promoted(unit));
         for (job, places) in unit.iter().zip(places) {
-            let ending = self.ends.iter().filter(|held| held.end <= start);
             let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
-            let there = ending.clone().flat_map(|held| held.places.iter()).filter(|p| nodes.contains(&p.node));
+            let mut ending: Vec<&Held<'a>> = self
+                .ends
+                .iter()
+                .filter(|held| held.end_for(unit) <= start && held.places.iter().any(|p| nodes.contains(&p.node)))
+                .collect();
+            ending.sort_by_key(|held| (std::cmp::Reverse(held.end_for(unit)), held.job));
+            let there = ending.iter().flat_map(|held| held.places.iter()).filter(|p| nodes.contains(&p.node));
             let mut freed = amounts_of(there);
             self.spoken_for(start).for_each(|(at, bytes)| {
                 freed.entry(at).and_modify(|coming| *coming = coming.saturating_sub(bytes));
             });
             let mut covered = amounts_of(places.iter());
             covered.iter_mut().for_each(|(at, need)| *need = (*need).min(freed.get(at).copied().unwrap_or(0)));
-            let conditional =
-                ending.clone().any(|held| held.assumed && held.places.iter().any(|place| nodes.contains(&place.node)));
+            let conditional = ending.iter().any(|held| held.assumed);
+            let leaves_first = |held: &&&Held<'a>| held.places.iter().any(|place| meets(&places, place));
+            let awaits: Vec<JobId> = ending.iter().filter(leaves_first).map(|held| held.job).take(NAMED).collect();
             let end = self.expected_end(job, start).0;
-            let reservation = Reservation { job: job.id, start, places, conditional };
-            self.reserved.push(Reserved { reservation, freed, covered, end });
+            let reservation = Reservation { job: job.id, start, places, conditional, awaits };
+            self.reserved.push(Reserved { reservation, freed, covered, end, urgent, promoted });
         }
     }
 }

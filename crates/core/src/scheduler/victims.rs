@@ -1,6 +1,7 @@
 //! Who could leave: every gang that holds devices and was not told to go, made once for a decision. Whom a claimant may
 //! tell to leave is asked anew for each.
 use super::preempt::may_evict;
+use super::protect;
 use super::{Session, Unit};
 use crate::model::ids::{JobId, NodeId, Rank};
 use crate::model::job::{Job, Place, Worker};
@@ -46,7 +47,7 @@ fn lost_ms(job: &Job, now: Time) -> u64 {
 fn cost(job: &Job, now: Time) -> u128 {
     let again = u128::from(job.evictions) * u128::from(Span::minutes(1).0);
     let stop = u128::from(Span::seconds(1).0);
-    weight(job) * (u128::from(lost_ms(job, now)) + again + stop)
+    protect::against_thrashing(job, now, weight(job) * (u128::from(lost_ms(job, now)) + again + stop))
 }
 
 fn weight(job: &Job) -> u128 {

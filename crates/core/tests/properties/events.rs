@@ -123,6 +123,10 @@ pub fn setting(event: Event) -> (&'static str, &'static str) {
             ("assumed.time", "30m"),
             ("assumed.time", "no time"),
             ("lease", "20s"),
+            ("promote.after", "20m"),
+            ("protect.after", "1"),
+            ("protect.time", "10m"),
+            ("stay.least", "10s"),
         ],
         event.a,
     )

@@ -3,7 +3,7 @@
 use crate::common::Lab;
 use ganger_core::lifecycle::{self, Input};
 use ganger_core::model::decision::{Claim, Decision, Step};
-use ganger_core::model::job::{Exit, Job, Place, StopWhy};
+use ganger_core::model::job::{Exit, Job, Place, Priority, StopWhy};
 use ganger_core::model::node::Device;
 use ganger_core::model::report::Report;
 use ganger_core::model::{AttemptNo, Cluster, JobId};
@@ -36,6 +36,7 @@ fn assert_fair(lab: &Lab, claim: &Claim, victim: JobId) {
     let (claimant, victim) = (live(lab, claim.claimant), live(lab, victim));
     assert!(victim.spec.preemptible && victim.spec.priority > claimant.spec.priority);
     assert!(claimant.spec.priority <= lab.cluster.policy.preempt_from);
+    assert!(claimant.spec.priority == Priority::P0 || !lab.cluster.is_protected(victim, lab.now));
     let mates =
         lab.cluster.jobs.values().filter(|job| victim.spec.group.is_some() && job.spec.group == victim.spec.group);
     for mate in mates.filter(|mate| is_live(mate)) {
@@ -95,7 +96,7 @@ fn units<'a>(claims: &[&'a Claim]) -> Vec<Vec<&'a Claim>> {
 fn assert_minimal(lab: &Lab, decision: &Decision, unit: &[&Claim]) {
     let claimants: BTreeSet<JobId> = unit.iter().map(|claim| claim.claimant).collect();
     let first = live(lab, unit[0].claimant);
-    let turn = |job: &Job| (lab.cluster.effective_class(job, lab.now), job.spec.priority, job.submitted_at, job.id);
+    let turn = |job: &Job| lab.cluster.turn(job, lab.now);
     let behind = |id: JobId| lab.cluster.job(id).is_some_and(|job| turn(job) > turn(first));
     if !lab.cluster.claims.is_empty() || !decision.reservations.iter().all(|reserved| behind(reserved.job)) {
         return;

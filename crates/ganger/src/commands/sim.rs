@@ -54,7 +54,7 @@ fn decided(cluster: &Cluster, decision: &Decision, same: Option<bool>) -> String
                 count(claim.victims.len() as u64, "victim")
             ),
             Step::Unclaim { claimant, why } => format!("give up the claim of {}: {why}", name(*claimant)),
-            Step::Start { job, attempt, places } => {
+            Step::Start { job, attempt, places, .. } => {
                 let nodes: std::collections::BTreeSet<&str> =
                     places.iter().map(|place| cluster.node(place.node).name.as_str()).collect();
                 format!("start {} attempt {attempt} on {}", name(*job), nodes.into_iter().collect::<Vec<_>>().join(","))

@@ -121,6 +121,8 @@ pub struct Worker {
 pub enum StopWhy {
     /// Its devices are promised to this job.
     Preempted { claimant: JobId },
+    /// It is a guest on devices whose reserved start comes near.
+    GuestLeaves { owner: JobId },
     /// Its node is being drained.
     Drained { node: NodeId },
     /// A person asked for another run.
@@ -143,6 +145,9 @@ impl fmt::Display for StopWhy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopWhy::Preempted { claimant } => write!(f, "preempted by job {claimant}"),
+            StopWhy::GuestLeaves { owner } => {
+                write!(f, "its devices are reserved for job {owner}, whose start comes near")
+            }
             StopWhy::Drained { node } => write!(f, "node {node} is being drained"),
             StopWhy::Requeued { by } => write!(f, "requeued by {by}"),
             StopWhy::Cancelled { by } => write!(f, "cancelled by {by}"),
@@ -216,6 +221,9 @@ pub struct Attempt {
     /// Where the ranks meet: the port that the node of rank 0 prepared.
     pub rendezvous_port: Option<u16>,
     pub resume_from: Option<Checkpoint>,
+    /// The jobs on whose reserved devices it started: each of them has them back in time.
+    #[serde(default)]
+    pub guest_of: Vec<JobId>,
 }
 
 impl Attempt {

@@ -67,6 +67,9 @@ pub struct Job {
     pub submitted_at: Time,
     pub state: JobState,
     pub state_since: Time,
+    /// Since when nothing but its turn keeps it from starting, begin time and backoff apart; for how long it waited.
+    #[serde(default)]
+    pub eligible_at: Time,
     /// Who holds it back.
     pub held_by: Option<String>,
     /// Not tried again before this: backoff after a failed run.
@@ -104,6 +107,7 @@ impl Job {
             submitted_at: now,
             state: JobState::Pending,
             state_since: now,
+            eligible_at: now,
             held_by: None,
             not_before: Time(0),
             attempts: AttemptNo(0),
