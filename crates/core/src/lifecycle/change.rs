@@ -187,7 +187,7 @@ impl<'a> Change<'a> {
             None => format!("{} is {state}", job.spec.name),
         };
         self.event(&state.to_string(), Some(id), None, text);
-        if let Some(job) = self.cluster.jobs.remove(&id) {
+        if let Some(job) = self.cluster.remove_job(id) {
             self.effects.finished.push(job);
         }
         self.cluster.blocked.remove(&id);

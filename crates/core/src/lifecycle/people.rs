@@ -24,7 +24,7 @@ impl Change<'_> {
             spec.priority
         );
         let job = Job::new(id, spec, owner, self.now);
-        self.cluster.jobs.insert(id, Arc::new(job));
+        self.cluster.insert_job(job);
         self.effects.dirty.jobs.insert(id);
         self.effects.submitted = Some(id);
         self.event("submitted", Some(id), None, text);

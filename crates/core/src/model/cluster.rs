@@ -40,6 +40,9 @@ pub struct Cluster {
     pub queues: BTreeMap<String, Queue>,
     /// Jobs that are not in a terminal state.
     pub jobs: BTreeMap<JobId, Arc<Job>>,
+    /// Their names, each once.
+    #[serde(default)]
+    pub job_names: BTreeMap<Arc<str>, JobId>,
     /// Agents whose last word came after they were out of contact: heard, but no witnesses for a majority.
     #[serde(default)]
     pub doubtful: BTreeSet<NodeId>,
@@ -79,9 +82,20 @@ impl Cluster {
         self.jobs.get(&id).map(Arc::as_ref)
     }
 
-    /// The newest live job of this name.
+    /// The live job of this name.
     pub fn job_named(&self, name: &str) -> Option<&Job> {
-        self.jobs.values().rev().find(|job| job.spec.name == name).map(Arc::as_ref)
+        self.job_names.get(name).and_then(|id| self.job(*id))
+    }
+
+    pub fn insert_job(&mut self, job: Job) {
+        self.job_names.insert(job.spec.name.as_str().into(), job.id);
+        self.jobs.insert(job.id, Arc::new(job));
+    }
+
+    pub fn remove_job(&mut self, id: JobId) -> Option<Arc<Job>> {
+        let job = self.jobs.remove(&id)?;
+        self.job_names.remove(job.spec.name.as_str());
+        Some(job)
     }
 
     /// The class by which a job is ordered: its own, raised by waiting up to the ceiling. Never a right to evict.

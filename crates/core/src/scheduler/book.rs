@@ -18,6 +18,7 @@ pub type Amounts = BTreeMap<(NodeId, Part), u64>;
 
 impl<'a> Session<'a> {
     pub fn add(&mut self, step: Step) {
+        self.edition += 1;
         self.note(&step);
         self.steps.push(step);
     }
@@ -31,6 +32,8 @@ impl<'a> Session<'a> {
 
     /// Notes all anew.
     pub fn renew(&mut self) {
+        self.edition += 1;
+        self.later = None;
         self.draft.restart();
         self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
         self.ends.clear();
@@ -140,6 +143,7 @@ impl<'a> Session<'a> {
         let (end, assumed) = self.expected_end(job, self.now);
         if self.claim_of(id).is_some() {
             self.promised.remove(&id);
+            self.later = None;
             self.ends.iter_mut().filter(|held| held.job == id).for_each(|held| held.end = end);
             return;
         }

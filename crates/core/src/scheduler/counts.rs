@@ -1,11 +1,11 @@
 //! How many workers of each kind every node holds, counted again only where something changed since the last time.
 //!
 //! Trials follow each other by the hundred, ask for few kinds of workers, and change few nodes each.
-use super::filter::Pick;
+use super::filter::{Pick, yields};
 use super::room::Room;
 use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
-use crate::model::job::{JobSpec, Priority, Shape};
+use crate::model::job::{JobSpec, Shape};
 use crate::model::node::Node;
 
 /// So many kinds are remembered; of more, those that were asked for last.
@@ -21,6 +21,8 @@ pub struct Counts {
 
 struct Counted {
     wish: Wish,
+    /// Nodes that it may be on: the same for a whole decision.
+    allowed: Vec<bool>,
     by_node: Vec<u32>,
     /// The moment of the last count, and with it of the last use.
     at: u64,
@@ -65,13 +67,16 @@ impl Counts {
     ) -> (Vec<u32>, u64) {
         self.moment += 1;
         let Some(known) = self.kinds.iter_mut().find(|counted| counted.wish.is_of(spec, pick)) else {
-            let by_node = cluster.nodes.iter().zip(rooms).map(|(node, room)| count(node, room)).collect();
-            self.remember(Counted { wish: Wish::of(spec, pick), by_node: Vec::new(), at: self.moment });
+            let allowed: Vec<bool> = cluster.nodes.iter().map(|node| pick.allows(cluster, node, spec)).collect();
+            let nodes = cluster.nodes.iter().zip(rooms).zip(&allowed);
+            let by_node = nodes.map(|((node, room), allowed)| if *allowed { count(node, room) } else { 0 }).collect();
+            self.remember(Counted { wish: Wish::of(spec, pick), allowed, by_node: Vec::new(), at: self.moment });
             return (by_node, rooms.len() as u64);
         };
         let mut by_node = std::mem::take(&mut known.by_node);
         let mut counted = 0;
-        for (index, _) in self.changed.iter().enumerate().filter(|(_, changed)| **changed >= known.at) {
+        let stale = self.changed.iter().enumerate().filter(|(_, changed)| **changed >= known.at);
+        for (index, _) in stale.filter(|(index, _)| known.allowed[*index]) {
             by_node[index] = count(&cluster.nodes[index], &rooms[index]);
             counted += 1;
         }
@@ -101,7 +106,7 @@ impl Wish {
         Wish {
             shape: spec.shape.clone(),
             pool: spec.pool.clone(),
-            yields: spec.priority == Priority::P3,
+            yields: yields(spec),
             slice: spec.topology.ranks_per_island,
             pick,
         }
@@ -110,7 +115,7 @@ impl Wish {
     fn is_of(&self, spec: &JobSpec, pick: Pick) -> bool {
         self.shape == spec.shape
             && self.pool == spec.pool
-            && self.yields == (spec.priority == Priority::P3)
+            && self.yields == yields(spec)
             && self.slice == spec.topology.ranks_per_island
             && self.pick == pick
     }

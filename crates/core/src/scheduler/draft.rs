@@ -55,7 +55,8 @@ impl<'a> Draft<'a> {
         &self.rooms[node.index()]
     }
 
-    /// The workers of `spec` that each node holds, by `count`; the caller gives them back with [`Draft::keep_counted`].
+    /// The workers of `spec` that each node holds, by `count`, none where it may not be; the caller gives them back with
+    /// [`Draft::keep_counted`].
     pub fn counted(&mut self, spec: &JobSpec, pick: Pick, count: impl Fn(&Node, &Room) -> u32) -> Vec<u32> {
         let (by_node, looks) = self.counts.take(self.cluster, &self.rooms, (spec, pick), count);
         self.work += looks + 1;
@@ -98,6 +99,11 @@ impl<'a> Draft<'a> {
     /// By node, whether it changed at that moment or later.
     pub fn changed_since(&self, moment: u64) -> impl Iterator<Item = bool> {
         self.counts.changed_since(moment)
+    }
+
+    /// What was changed so far stays: no earlier mark is gone back to.
+    pub fn forget_past(&mut self) {
+        self.undo.clear();
     }
 
     pub fn mark(&self) -> Mark {

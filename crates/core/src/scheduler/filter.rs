@@ -43,7 +43,12 @@ pub fn suits(node: &Node, spec: &JobSpec) -> Result<(), Against> {
 /// Whether the node takes a worker of this job now, as far as trust goes.
 pub fn accepts(node: &Node, spec: &JobSpec, now: Time) -> Result<(), Against> {
     suits(node, spec)?;
-    if node.accepts(spec.priority == Priority::P3, now) { Ok(()) } else { Err(Against::Health) }
+    if node.accepts(yields(spec), now) { Ok(()) } else { Err(Against::Health) }
+}
+
+/// Nodes on probation take only what yields.
+pub fn yields(spec: &JobSpec) -> bool {
+    spec.priority == Priority::P3
 }
 
 /// Whether the empty machine has the bandwidth that one worker asks for.

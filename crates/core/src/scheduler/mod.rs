@@ -13,6 +13,7 @@ mod draft;
 mod filter;
 mod fit;
 mod guest;
+mod later;
 mod offers;
 mod order;
 mod place;
@@ -20,6 +21,7 @@ mod preempt;
 mod protect;
 mod reserve;
 mod room;
+mod short;
 mod tree;
 mod victims;
 mod why;
@@ -38,9 +40,11 @@ use crate::model::time::{Span, Time};
 use book::Amounts;
 use draft::Draft;
 use filter::Pick;
+use later::Later;
 use offers::Offers;
 use place::{Miss, place_gang};
 use reserve::Reserved;
+use short::Shortfall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tree::Tree;
@@ -91,6 +95,12 @@ pub(crate) struct Session<'a> {
     /// Everyone who could leave; made when it is first asked for.
     pool: Option<Rc<Pool<'a>>>,
     offers: Vec<Offers>,
+    /// What is free once those are gone who were told to go.
+    later: Option<Later<'a>>,
+    /// Rises with every step that is added or taken back.
+    edition: u64,
+    /// By how much such gangs miss, in the edition of then.
+    shortfalls: BTreeMap<GangKey<'a>, (u64, Shortfall)>,
     /// Requests that failed already: equal ones fail for the same reason, and start no sooner than the last of them.
     failed: BTreeMap<ClassKey<'a>, (Blocker, Time)>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -146,8 +156,7 @@ type ClassKey<'a> = (Priority, bool, &'a str, GangKey<'a>, Option<Span>, [Span; 
 type GangKey<'a> = (&'a Shape, u32, TopologyWish, Option<&'a str>, bool);
 
 fn gang_key(spec: &JobSpec) -> GangKey<'_> {
-    let yields = spec.priority == Priority::P3;
-    (&spec.shape, spec.gang.workers, spec.topology, spec.pool.as_deref(), yields)
+    (&spec.shape, spec.gang.workers, spec.topology, spec.pool.as_deref(), filter::yields(spec))
 }
 
 /// Two jobs that save their work in other ways differ in when they can leave again.
@@ -181,6 +190,9 @@ impl<'a> Session<'a> {
             again: false,
             pool: None,
             offers: Vec::new(),
+            later: None,
+            edition: 0,
+            shortfalls: BTreeMap::new(),
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };
@@ -284,22 +296,20 @@ impl<'a> Session<'a> {
                 None => self.start(unit, places),
             },
             Err(_) if self.displace(unit) || self.start_as_guest(unit) => {}
-            Err(miss) => {
-                let blocker = self.explain_miss(unit, &miss);
-                match self.make_room(unit, &blocker) {
-                    Some(yielding) => self.block(unit, yielding),
-                    None => self.fail(unit, blocker, Time(0)),
-                }
-            }
+            Err(miss) => self.make_room(unit, &miss),
         }
     }
 
-    /// Evicts if that is right and helps.
-    fn make_room(&mut self, unit: &Unit<'a>, blocker: &Blocker) -> Option<Blocker> {
-        if matches!(blocker, Blocker::Unsatisfiable { .. }) {
-            return None;
+    /// Evicts if that is right and helps, else explains and reserves.
+    fn make_room(&mut self, unit: &Unit<'a>, miss: &Miss) {
+        if let Some(text) = self.unsatisfiable(unit) {
+            return self.fail(unit, Blocker::Unsatisfiable { text }, Time(0));
         }
-        self.preempt(unit).or_else(|| self.displace_and_preempt(unit))
+        if let Some(yielding) = self.preempt(unit).or_else(|| self.displace_and_preempt(unit)) {
+            return self.block(unit, yielding);
+        }
+        let blocker = self.explain_miss(unit, miss);
+        self.fail(unit, blocker, Time(0));
     }
 
     /// Places every job of the unit, or none.
@@ -336,18 +346,16 @@ impl<'a> Session<'a> {
                     break;
                 }
             }
-            let moved = self.steps.len() > steps && !self.reserved.is_empty();
+            let moved =
+                self.steps.len() > steps && !self.reserved.is_empty() && self.draft.work <= self.cluster.policy.budget;
             if !self.again && !moved {
                 return;
             }
         }
     }
 
-    /// Turns a miss into the reason: never, not on these nodes, not in one domain, promised to others, or not now.
+    /// Turns a miss into the reason: not on these nodes, not in one domain, promised to others, or not now.
     fn explain_miss(&mut self, unit: &Unit<'a>, miss: &Miss) -> Blocker {
-        if let Some(text) = self.unsatisfiable(unit) {
-            return Blocker::Unsatisfiable { text };
-        }
         if !self.reserved.is_empty() && self.place_unit_and_undo(unit) {
             let ahead = self.in_the_way(unit).map_or(self.reserved[0].reservation.job, |one| one.reservation.job);
             let class = self.cluster.job(ahead).map_or(Priority::P0, |job| job.spec.priority);
@@ -370,35 +378,6 @@ impl<'a> Session<'a> {
         fits
     }
 
-    fn short_of(&self, spec: &JobSpec, miss: &Miss) -> Blocker {
-        let workers = spec.gang.workers;
-        let suited = self.cluster.nodes.iter().filter(|node| filter::suits(node, spec).is_ok());
-        let (mut open, mut shut, mut shut_cap) = (Vec::new(), 0, 0u32);
-        for node in suited {
-            let room = self.draft.room(node.id);
-            if filter::accepts(node, spec, self.now).is_ok() {
-                open.push((node, room));
-            } else {
-                shut += 1;
-                let room = room::Room::now(node);
-                let cell = fit::Cell::whole(&node.machine);
-                shut_cap = shut_cap.saturating_add(fit::capacity(&node.machine, &room, &spec.shape, cell));
-            }
-        }
-        let placeable = miss.placeable;
-        if open.is_empty() && shut == 0 {
-            return Blocker::NodeFilter { workers, rejected: self.cluster.nodes.len() as u32 };
-        }
-        if placeable.saturating_add(shut_cap) >= workers {
-            return Blocker::Health { workers, placeable, out: shut };
-        }
-        let free_gpus = open.iter().map(|(_, room)| u64::from(room.gpus.count_ones())).sum();
-        let short = shortest_dimension(spec, &open);
-        let needs_gpus = spec.total().gpus;
-        Blocker::Resources { workers, placeable, needs_gpus, free_gpus, short }
-    }
-
-    /// Why not even an empty healthy cluster holds the unit; `None` if it does.
     fn unsatisfiable(&mut self, unit: &Unit<'a>) -> Option<String> {
         let alone = unit.iter().find_map(|job| {
             let key = gang_key(&job.spec);
@@ -493,31 +472,6 @@ fn by_size(unit: &Unit<'_>) -> Vec<usize> {
         (std::cmp::Reverse((spec.shape.gpus, spec.gang.workers)), *i)
     });
     order
-}
-
-/// The dimension that holds fewest workers when looked at alone, in words: over all nodes, or per node if the sum over
-/// all nodes would be enough.
-fn shortest_dimension(spec: &JobSpec, open: &[(&std::sync::Arc<crate::model::Node>, &room::Room)]) -> String {
-    let mut workers = [0u32; fit::DIMENSIONS.len()];
-    let mut totals = [0u64; fit::DIMENSIONS.len()];
-    for (node, room) in open {
-        let by = fit::capacity_by(&node.machine, room, &spec.shape, fit::Cell::whole(&node.machine));
-        for (sum, one) in workers.iter_mut().zip(by) {
-            *sum = sum.saturating_add(one);
-        }
-        totals.iter_mut().zip(room.totals()).for_each(|(sum, one)| *sum = sum.saturating_add(one));
-    }
-    let total = spec.total();
-    let needs = [total.gpus, total.cpus, total.memory_bytes, total.pcie_bandwidth_bps, total.network_bandwidth_bps];
-    let short: Vec<String> = (0..needs.len())
-        .filter(|i| workers[*i] < spec.gang.workers)
-        .filter(|i| !fit::follows_from(*i, &workers, spec.gang.workers))
-        .map(|i| match totals[i] >= needs[i] {
-            true => format!("{} per node", fit::DIMENSIONS[i]),
-            false => fit::DIMENSIONS[i].to_string(),
-        })
-        .collect();
-    if short.is_empty() { "GPUs, CPUs and memory on the same node".to_string() } else { short.join(", ") }
 }
 
 /// Whether a requirement is about more than one node.

@@ -4,12 +4,12 @@
 //! be told to leave. Claimants of one kind follow each other by the dozen and share the offers.
 use super::Session;
 use super::Unit;
-use super::filter::Pick;
+use super::filter::{Pick, yields};
 use super::fit::{self, Cell};
 use super::room::Room;
 use super::victims::{Pool, Victim};
 use crate::model::ids::{JobId, NodeId};
-use crate::model::job::{JobSpec, Place, Priority, Shape};
+use crate::model::job::{JobSpec, Place, Shape};
 use crate::model::time::Time;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -56,12 +56,12 @@ struct Kind {
 impl Kind {
     fn of(spec: &JobSpec) -> Kind {
         let (shape, workers, pool) = (spec.shape.clone(), spec.gang.workers, spec.pool.clone());
-        Kind { shape, workers, pool, yields: spec.priority == Priority::P3 }
+        Kind { shape, workers, pool, yields: yields(spec) }
     }
 
     fn is_of(&self, spec: &JobSpec) -> bool {
         self.workers == spec.gang.workers
-            && self.yields == (spec.priority == Priority::P3)
+            && self.yields == yields(spec)
             && self.pool == spec.pool
             && self.shape == spec.shape
     }

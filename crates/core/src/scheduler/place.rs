@@ -73,15 +73,9 @@ fn levels(spec: &JobSpec, require: Level) -> Vec<Level> {
 }
 
 fn node_capacities(draft: &mut Draft<'_>, spec: &JobSpec, pick: Pick) -> Vec<u32> {
-    let cluster = draft.cluster;
-    draft.counted(spec, pick, |node, room| {
-        if !pick.allows(cluster, node, spec) {
-            return 0;
-        }
-        match spec.topology.ranks_per_island {
-            Some(slice) => sliced_capacity(&node.machine, room, spec, slice),
-            None => fit::capacity(&node.machine, room, &spec.shape, Cell::whole(&node.machine)),
-        }
+    draft.counted(spec, pick, |node, room| match spec.topology.ranks_per_island {
+        Some(slice) => sliced_capacity(&node.machine, room, spec, slice),
+        None => fit::capacity(&node.machine, room, &spec.shape, Cell::whole(&node.machine)),
     })
 }
 

@@ -61,12 +61,6 @@ impl<'a> Session<'a> {
         Some(self.commit(unit, &pool, plan))
     }
 
-    /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
-    fn frees_by_itself(&mut self, unit: &Unit<'a>) -> bool {
-        let last = self.ends.iter().filter(|held| held.told).map(|held| held.end).max();
-        last.is_some_and(|by| self.placed_at(unit, by).is_some())
-    }
-
     /// The cheapest plan over the domains that the unit may be in. Counting finds every domain that could hold it.
     fn plan(&mut self, unit: &Unit<'a>, pool: &Pool<'a>, legal: &[bool]) -> Option<Plan> {
         let guesses = self.guesses(unit, pool, legal);

@@ -30,7 +30,7 @@ pub struct Reserved {
     /// How much of that it needs.
     covered: Amounts,
     /// When its job is expected to end.
-    end: Time,
+    pub end: Time,
     /// It does not count among the number of those who get a reservation.
     urgent: bool,
     /// Its job waited beyond the bound: nobody of whom no end is known may stand in its way.

@@ -46,7 +46,7 @@ pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
     }
     let mut with = cluster.clone();
     let id = JobId(cluster.next_job.max(1));
-    with.jobs.insert(id, Arc::new(Job::new(id, spec.clone(), Default::default(), now)));
+    with.insert_job(Job::new(id, spec.clone(), Default::default(), now));
     why(&with, id, now).unwrap_or_else(|| not_waiting(&Job::new(id, spec.clone(), Default::default(), now)))
 }
 

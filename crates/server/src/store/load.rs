@@ -23,7 +23,7 @@ impl Store {
             cluster.queues.insert(queue.path.clone(), queue);
         })?;
         self.each("a job", "SELECT doc FROM jobs", |job: ganger_core::model::Job| {
-            cluster.jobs.insert(job.id, Arc::new(job));
+            cluster.insert_job(job);
         })?;
         self.each("a claim", "SELECT doc FROM claims", |claim: ganger_core::model::decision::Claim| {
             cluster.claims.insert(claim.claimant, claim);

@@ -1,0 +1,86 @@
+//! By how much a gang misses, in the numbers that its owner is told.
+use super::place::Miss;
+use super::{Session, filter, fit, gang_key, room};
+use crate::model::Node;
+use crate::model::decision::Blocker;
+use crate::model::job::JobSpec;
+use std::sync::Arc;
+
+/// What the nodes that suit a gang lack for it. Equal gangs of many limits and classes ask for it one after another.
+#[derive(Clone)]
+pub struct Shortfall {
+    /// Suitable nodes that take new work.
+    open: usize,
+    /// Those that do not, and the workers that they would hold.
+    shut: u32,
+    shut_workers: u32,
+    free_gpus: u64,
+    short: String,
+}
+
+impl<'a> Session<'a> {
+    pub fn short_of(&mut self, spec: &'a JobSpec, miss: &Miss) -> Blocker {
+        let (workers, placeable) = (spec.gang.workers, miss.placeable);
+        let lack = self.shortfall(spec);
+        if lack.open == 0 && lack.shut == 0 {
+            return Blocker::NodeFilter { workers, rejected: self.cluster.nodes.len() as u32 };
+        }
+        if placeable.saturating_add(lack.shut_workers) >= workers {
+            return Blocker::Health { workers, placeable, out: lack.shut };
+        }
+        let needs_gpus = spec.total().gpus;
+        Blocker::Resources { workers, placeable, needs_gpus, free_gpus: lack.free_gpus, short: lack.short }
+    }
+
+    fn shortfall(&mut self, spec: &'a JobSpec) -> Shortfall {
+        let key = gang_key(spec);
+        if let Some((_, lack)) = self.shortfalls.get(&key).filter(|(edition, _)| *edition == self.edition) {
+            return lack.clone();
+        }
+        let lack = self.count_shortfall(spec);
+        self.shortfalls.insert(key, (self.edition, lack.clone()));
+        lack
+    }
+
+    fn count_shortfall(&self, spec: &JobSpec) -> Shortfall {
+        let suited = self.cluster.nodes.iter().filter(|node| filter::suits(node, spec).is_ok());
+        let (mut open, mut shut, mut shut_workers) = (Vec::new(), 0, 0u32);
+        for node in suited {
+            if node.accepts(filter::yields(spec), self.now) {
+                open.push((node, self.draft.room(node.id)));
+            } else {
+                shut += 1;
+                let room = room::Room::now(node);
+                let cell = fit::Cell::whole(&node.machine);
+                shut_workers = shut_workers.saturating_add(fit::capacity(&node.machine, &room, &spec.shape, cell));
+            }
+        }
+        let free_gpus = open.iter().map(|(_, room)| u64::from(room.gpus.count_ones())).sum();
+        Shortfall { open: open.len(), shut, shut_workers, free_gpus, short: shortest_dimension(spec, &open) }
+    }
+}
+
+/// The dimension that holds fewest workers when looked at alone, in words: over all nodes, or per node if the sum over
+/// all nodes would be enough.
+fn shortest_dimension(spec: &JobSpec, open: &[(&Arc<Node>, &room::Room)]) -> String {
+    let mut workers = [0u32; fit::DIMENSIONS.len()];
+    let mut totals = [0u64; fit::DIMENSIONS.len()];
+    for (node, room) in open {
+        let by = fit::capacity_by(&node.machine, room, &spec.shape, fit::Cell::whole(&node.machine));
+        for (sum, one) in workers.iter_mut().zip(by) {
+            *sum = sum.saturating_add(one);
+        }
+        totals.iter_mut().zip(room.totals()).for_each(|(sum, one)| *sum = sum.saturating_add(one));
+    }
+    let total = spec.total();
+    let needs = [total.gpus, total.cpus, total.memory_bytes, total.pcie_bandwidth_bps, total.network_bandwidth_bps];
+    let short: Vec<String> = (0..needs.len())
+        .filter(|i| workers[*i] < spec.gang.workers)
+        .filter(|i| !fit::follows_from(*i, &workers, spec.gang.workers))
+        .map(|i| match totals[i] >= needs[i] {
+            true => format!("{} per node", fit::DIMENSIONS[i]),
+            false => fit::DIMENSIONS[i].to_string(),
+        })
+        .collect();
+    if short.is_empty() { "GPUs, CPUs and memory on the same node".to_string() } else { short.join(", ") }
+}
