@@ -1,13 +1,13 @@
-//! How long one decision takes on 4,000 × 8 GPUs that are nearly full and fragmented, from a cold start: every run builds
-//! its index from the bare cluster. Prints a table; the bars are those of the design. Run it with
-//! `cargo bench -p ganger-core`; a word after `--` runs only the rows that contain it.
+//! How long one decision takes on 1,000, 4,000 and 10,000 × 8 GPUs that are nearly full and fragmented, from a cold start:
+//! every run builds its index from the bare cluster. Prints a table; the bars are those of the design. Run it with
+//! `cargo bench -p ganger-core`; a word after `--` runs only the rows that contain it (`4000` only those of that size).
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
 use ganger_core::lifecycle::input::NodeSpec;
 use ganger_core::lifecycle::{Effects, Input, apply};
 use ganger_core::model::cluster::NodePlacement;
 use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::decision::{Decision, Step};
-use ganger_core::model::job::{JobSpec, Level, Owner, Place, Priority, Shape, TopologyWish, WorkerPhase};
+use ganger_core::model::job::{Exit, JobSpec, Level, Owner, Place, Priority, Shape, TopologyWish, WorkerPhase};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::profiles::profile;
 use ganger_core::model::report::Report;
@@ -16,47 +16,106 @@ use ganger_core::scheduler::decide;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const NODES: u32 = 4_000;
+const SIZES: [u32; 3] = [1_000, 4_000, 10_000];
 const NODES_PER_LEAF: u32 = 32;
 const LEAVES_PER_SPINE: u32 = 16;
-const YIELDING_JOBS: u32 = 2_000;
 const RUNS: usize = 100;
 const NOW: Time = Time(1_000_000_000_000);
+const LATER: Time = Time(1_000_003_600_000);
 
 fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    println!("{:<52} {:>10} {:>10} {:>10}  {:>8} {:>9}", "one decision", "p50", "p99", "bar (p99)", "steps", "work");
-    let wanted = |name: &str| only.is_empty() || only.iter().any(|word| name.contains(word.as_str()));
-    let roomy = Plant { spare_nodes: 100, holes: 36 }.grow();
-    let tight = Plant { spare_nodes: 0, holes: 4 }.grow();
-    for (shape, workers, gpus) in [("64 x 8", 64, 8), ("512 x 1", 512, 1)] {
-        for require in [None, Some(Level::Spine)] {
-            let tie = require.map_or(String::new(), |level| format!(", one {level}"));
-            let name = format!("place {shape}{tie}");
-            if wanted(&name) {
-                let spec = JobSpec { topology: tied(require), ..gang("asks", Priority::P0, workers, gpus) };
-                let decision = row(&name, &with(&roomy, [spec]), Duration::from_millis(10), RUNS);
-                assert!(matches!(decision.steps[..], [Step::Start { .. }]), "{name}: it is placed");
+    println!("{:<54} {:>10} {:>10} {:>10}  {:>8} {:>9}", "one decision", "p50", "p99", "bar (p99)", "steps", "work");
+    for nodes in SIZES {
+        Bench { nodes, only: &only }.run();
+    }
+}
+
+struct Bench<'a> {
+    nodes: u32,
+    only: &'a [String],
+}
+
+impl Bench<'_> {
+    fn wanted(&self, name: &str) -> bool {
+        self.only.iter().all(|word| name.contains(word.as_str()))
+    }
+
+    fn run(&self) {
+        let nodes = self.nodes;
+        let sized = |name: &str| format!("{nodes}: {name}");
+        if !self.only.is_empty() && SIZES.iter().any(|size| *size != nodes && self.only.contains(&size.to_string())) {
+            return;
+        }
+        let before = resident_bytes();
+        let roomy = Plant { nodes, spare_nodes: nodes / 40, holes: 36 }.grow();
+        let tight = Plant { nodes, spare_nodes: 0, holes: 4 }.grow();
+        let mib = resident_bytes().saturating_sub(before) / 2 / (1 << 20);
+        println!("{} holds about {mib} MiB in memory", sized("one such cluster"));
+        // The smallest cluster has no 64 whole nodes to spare.
+        for (shape, workers, gpus) in [("64 x 8", 64, 8), ("512 x 1", 512, 1)] {
+            for require in [None, Some(Level::Spine)] {
+                let tie = require.map_or(String::new(), |level| format!(", one {level}"));
+                let spec = || JobSpec { topology: tied(require), ..gang("asks", Priority::P0, workers, gpus) };
+                let name = sized(&format!("place {shape}{tie}"));
+                if self.wanted(&name) && nodes >= 4_000 {
+                    let decision = row(&name, &with(&roomy, [spec()]), Duration::from_millis(10), RUNS);
+                    assert!(matches!(decision.steps[..], [Step::Start { .. }]), "{name}: it is placed");
+                }
+                let name = sized(&format!("preempt for {shape}{tie}"));
+                if self.wanted(&name) && nodes >= 4_000 {
+                    let decision = row(&name, &with(&tight, [spec()]), Duration::from_millis(100), RUNS);
+                    assert!(matches!(decision.steps[..], [Step::Stop { .. }, .., Step::Claim(_)]), "{name}: it evicts");
+                }
             }
-            let name = format!("preempt for {shape}{tie}");
-            if wanted(&name) {
-                let spec = JobSpec { topology: tied(require), ..gang("asks", Priority::P0, workers, gpus) };
-                let decision = row(&name, &with(&tight, [spec]), Duration::from_millis(100), RUNS);
-                assert!(matches!(decision.steps[..], [Step::Stop { .. }, .., Step::Claim(_)]), "{name}: it evicts");
+        }
+        for (room, cluster) in [("room for some", &roomy), ("hardly any room", &tight)] {
+            let name = sized(&format!("cycle with 10,000 pending, {room}"));
+            if self.wanted(&name) {
+                let crowd = with(cluster, (0..10_000).map(pending));
+                let decision = row(&name, &crowd, Duration::from_millis(250), RUNS / 5);
+                let settled = settle(crowd, decision);
+                let name = sized(&format!("the next cycle, one job has ended, {room}"));
+                row(&name, &one_ends(settled), Duration::from_millis(20), RUNS);
             }
         }
     }
-    if wanted("cycle with 10,000 pending, room for some") {
-        let crowd = with(&roomy, (0..10_000).map(pending));
-        row("cycle with 10,000 pending, room for some", &crowd, Duration::from_millis(250), RUNS / 20);
-        let crowd = with(&tight, (0..10_000).map(pending));
-        row("cycle with 10,000 pending, hardly any room", &crowd, Duration::from_millis(250), RUNS / 20);
+}
+
+/// Decisions applied until there is nothing to decide: what is left waits.
+fn settle(mut cluster: Cluster, mut decision: Decision) -> Cluster {
+    for _ in 0..8 {
+        if decision.steps.is_empty() {
+            break;
+        }
+        apply(&mut cluster, Input::Decided(Box::new(decision)), LATER).expect("it is accepted");
+        decision = decide(&cluster, LATER);
     }
+    cluster
+}
+
+/// The oldest job that runs is done.
+fn one_ends(mut cluster: Cluster) -> Cluster {
+    let runs = |job: &&Arc<ganger_core::model::Job>| {
+        job.attempt.as_ref().is_some_and(|a| a.workers.iter().all(|w| w.phase == WorkerPhase::Running))
+    };
+    let job = cluster.jobs.values().find(runs).expect("somebody runs").clone();
+    let attempt = job.attempt.as_ref().expect("it runs");
+    for worker in &attempt.workers {
+        let ended = Report::Ended { job: job.id, attempt: attempt.number, rank: worker.rank, exit: Exit::Code(0) };
+        apply(&mut cluster, Input::Report { node: worker.place.node, report: ended }, LATER).expect("it is accepted");
+    }
+    cluster
+}
+
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
 /// Times `runs` equal decisions and prints the line.
 fn row(name: &str, cluster: &Cluster, bar: Duration, runs: usize) -> Decision {
-    let now = NOW + Span::hours(1);
+    let now = LATER;
     let decision = decide(cluster, now);
     let mut times: Vec<Duration> = (0..runs)
         .map(|_| {
@@ -72,7 +131,7 @@ fn row(name: &str, cluster: &Cluster, bar: Duration, runs: usize) -> Decision {
     let (p50, p99) = (at(50), at(99));
     let verdict = if p99 <= bar { "" } else { "  over the bar" };
     let (steps, work) = (decision.steps.len(), decision.work);
-    println!("{name:<52} {p50:>10.2?} {p99:>10.2?} {bar:>10.2?}  {steps:>8} {work:>9}{verdict}");
+    println!("{name:<54} {p50:>10.2?} {p99:>10.2?} {bar:>10.2?}  {steps:>8} {work:>9}{verdict}");
     decision
 }
 
@@ -136,6 +195,7 @@ fn gang(name: &str, priority: Priority, workers: u32, gpus: u32) -> JobSpec {
 
 /// How full the cluster is: nodes with nothing on them, and of a hundred other nodes how many miss one GPU or two.
 struct Plant {
+    nodes: u32,
     spare_nodes: u32,
     holes: u32,
 }
@@ -153,17 +213,18 @@ impl Dice {
 impl Plant {
     /// Nodes, then running jobs: 2,000 that yield, the rest normal; of one to three to a node, some over two nodes.
     fn grow(&self) -> Cluster {
-        let mut cluster = bare_cluster();
+        let (nodes, yields_at_most) = (self.nodes, self.nodes / 2);
+        let mut cluster = bare_cluster(nodes);
         let mut dice = Dice(7);
         let mut jobs: Vec<(JobSpec, Vec<Place>)> = Vec::new();
         let mut yielding = 0;
         let mut node = 0;
-        while node < NODES {
+        while node < nodes {
             if self.is_spare(node) {
                 node += 1;
                 continue;
             }
-            let wide = dice.below(10) == 0 && node + 1 < NODES && !self.is_spare(node + 1);
+            let wide = dice.below(10) == 0 && node + 1 < nodes && !self.is_spare(node + 1);
             let parts: &[u32] = match dice.below(4) {
                 _ if wide => &[8],
                 0 => &[4, 4],
@@ -174,7 +235,7 @@ impl Plant {
             for (index, part) in parts.iter().enumerate() {
                 let hole = if index == 0 && dice.below(100) < self.holes { 1 + dice.below(2) } else { 0 };
                 let gpus = part - hole.min(part - 1);
-                let class = if yielding < YIELDING_JOBS && dice.below(2) == 0 { Priority::P3 } else { Priority::P2 };
+                let class = if yielding < yields_at_most && dice.below(2) == 0 { Priority::P3 } else { Priority::P2 };
                 yielding += u32::from(class == Priority::P3);
                 let nodes = if wide { node..node + 2 } else { node..node + 1 };
                 let places: Vec<Place> = nodes.map(|node| place(&cluster, NodeId(node), first, gpus)).collect();
@@ -189,7 +250,7 @@ impl Plant {
         }
         start(&mut cluster, jobs);
         let used = cluster.queues["default"].used.gpus;
-        println!("{used} of {} GPUs held by {} jobs, {yielding} of them yield", NODES * 8, cluster.jobs.len());
+        println!("{used} of {} GPUs held by {} jobs, {yielding} of them yield", nodes * 8, cluster.jobs.len());
         cluster
     }
 
@@ -198,14 +259,14 @@ impl Plant {
         let per_spine = NODES_PER_LEAF * LEAVES_PER_SPINE;
         let (inside, outside) = (self.spare_nodes * 4 / 5, self.spare_nodes / 5);
         let spread = |nodes: u32, spares: u32| spares > 0 && node.is_multiple_of(nodes / spares);
-        if node / per_spine == 1 { spread(per_spine, inside) } else { spread(NODES - per_spine, outside) }
+        if node / per_spine == 1 { spread(per_spine, inside) } else { spread(self.nodes - per_spine, outside) }
     }
 }
 
-fn bare_cluster() -> Cluster {
+fn bare_cluster(nodes: u32) -> Cluster {
     let mut cluster = Cluster::new();
     let machine = profile("dgx-h100").expect("a shipped profile");
-    for index in 0..NODES {
+    for index in 0..nodes {
         let leaf = index / NODES_PER_LEAF;
         let placement = NodePlacement {
             leaf: Some(format!("leaf{leaf}")),

@@ -264,7 +264,7 @@ impl<'a> Session<'a> {
 
     /// The first limit that it would break on these places: its GPUs may have more memory than it asked for.
     pub fn over_limit_on(&self, unit: &Unit<'a>, places: &[Vec<Place>]) -> Option<Blocker> {
-        self.over_limit_with(unit, places.iter().map(|places| book::held_by(places)))
+        self.over_limit_with(unit, places.iter().map(book::held_by))
     }
 
     /// What the unit claims is charged already.
