@@ -184,6 +184,9 @@ pub struct Dirty {
     pub reservations: bool,
     /// What the cluster file says of nodes.
     pub placements: bool,
+    /// What was asked for lately.
+    #[serde(default)]
+    pub demand: bool,
     /// The fabric, the policy, the counters.
     pub globals: bool,
 }

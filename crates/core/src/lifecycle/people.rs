@@ -2,9 +2,11 @@
 use super::change::Change;
 use super::input::{NodePlacement, QueueSpec, Refusal};
 use crate::model::amounts::count;
+use crate::model::demand::Want;
 use crate::model::ids::JobId;
 use crate::model::job::{Dependency, DependencyKind, Job, JobSpec, JobState, Owner, StopWhy};
 use crate::model::queue::{Queue, ancestry};
+use crate::scheduler::fragment;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,6 +25,8 @@ impl Change<'_> {
             count(spec.shape.gpus.into(), "GPU"),
             spec.priority
         );
+        fragment::learn(self.cluster, Want::of(&spec), spec.gang.workers);
+        self.effects.dirty.demand = true;
         let job = Job::new(id, spec, owner, self.now);
         self.cluster.insert_job(job);
         self.effects.dirty.jobs.insert(id);

@@ -1,5 +1,6 @@
 //! The whole state that decisions are made from. Cheap to clone: nodes and jobs are shared until they change.
 use super::decision::{Blocker, Claim, Reservation};
+use super::demand::Demand;
 use super::fabric::Fabric;
 use super::ids::{JobId, NodeId};
 use super::job::{Job, Priority};
@@ -53,6 +54,9 @@ pub struct Cluster {
     pub claims: BTreeMap<JobId, Claim>,
     /// By job.
     pub reservations: BTreeMap<JobId, Reservation>,
+    /// What was asked for lately, and what it made places worth.
+    #[serde(default)]
+    pub demand: Demand,
     /// What the last decision said about each job that it left waiting.
     pub blocked: BTreeMap<JobId, Blocker>,
 }

@@ -5,6 +5,7 @@ pub mod amounts;
 pub mod cluster;
 pub mod cpuset;
 pub mod decision;
+pub mod demand;
 pub mod fabric;
 pub mod future;
 pub mod ids;

@@ -1,6 +1,8 @@
 //! An overlay over the cluster on which every trial runs: mark, change, undo or keep. Dropping it leaves no trace.
 use super::counts::Counts;
 use super::filter::Pick;
+use super::fit::Cell;
+use super::fragment::Harms;
 use super::room::Room;
 use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
@@ -15,6 +17,7 @@ pub struct Draft<'a> {
     rooms: Vec<Room>,
     undo: Vec<(NodeId, Room)>,
     counts: Counts,
+    harms: Harms,
     /// Node looks and placement trials so far: what the budget counts.
     pub work: u64,
 }
@@ -36,7 +39,8 @@ impl<'a> Draft<'a> {
 
     fn of(cluster: &'a Cluster, room: impl Fn(&Node, Room) -> Room) -> Draft<'a> {
         let (rooms, nodes) = (rooms(cluster, room), cluster.nodes.len());
-        Draft { cluster, rooms, undo: Vec::new(), counts: Counts::of_nodes(nodes), work: nodes as u64 }
+        let (counts, harms) = (Counts::of_nodes(nodes), Harms::default());
+        Draft { cluster, rooms, undo: Vec::new(), counts, harms, work: nodes as u64 }
     }
 
     /// Back to what is free now. What was counted stays counted where that is what it was.
@@ -65,6 +69,15 @@ impl<'a> Draft<'a> {
 
     pub fn keep_counted(&mut self, by_node: Vec<u32>) {
         self.counts.keep(by_node);
+    }
+
+    /// By spot, how much `workers` of `spec` there would spoil for what else is asked for, and which differences count as
+    /// none.
+    pub fn harms(&mut self, spec: &JobSpec, workers: u32, spots: &[(NodeId, Cell)]) -> Option<(Vec<i64>, i64)> {
+        let (rooms, before) = (&self.rooms, self.harms.work);
+        let harms = self.harms.of(self.cluster, |node| &rooms[node.index()], (&spec.shape, workers), spots)?;
+        self.work += self.harms.work - before;
+        Some((harms, self.harms.band()))
     }
 
     pub fn change(&mut self, node: NodeId, change: impl FnOnce(&mut Room)) {

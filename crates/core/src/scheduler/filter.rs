@@ -21,10 +21,14 @@ pub enum Against {
 
 /// Whether the node could ever hold the job's workers, health apart.
 pub fn suits(node: &Node, spec: &JobSpec) -> Result<(), Against> {
-    if spec.pool.is_some() && spec.pool != node.pool {
+    suits_shape(node, &spec.shape, spec.pool.as_deref())
+}
+
+/// Whether the node could ever hold a worker of this shape.
+pub fn suits_shape(node: &Node, shape: &Shape, pool: Option<&str>) -> Result<(), Against> {
+    if pool.is_some() && pool != node.pool.as_deref() {
         return Err(Against::Pool);
     }
-    let shape = &spec.shape;
     if shape.gpu_model.as_ref().is_some_and(|model| !model.eq_ignore_ascii_case(&node.machine.gpu_model)) {
         return Err(Against::GpuModel);
     }

@@ -70,17 +70,29 @@ pub fn place_workers(
         return None;
     }
     let mut left = *room;
-    let eligible = super::filter::gpu_mask(machine, shape) & cell.gpus;
-    let carried = left.carried(machine, eligible, shape.pcie_per_gpu_bps());
-    let together = tightest(machine, carried, count.saturating_mul(shape.gpus))?;
-    let mut masks = Vec::with_capacity(count as usize);
-    for _ in 0..count {
-        let gpus = choose_gpus(machine, left.gpus & together, shape.gpus)?;
-        left.gpus &= !gpus;
-        masks.push(gpus);
-    }
+    let mut masks = chosen_gpus(machine, room, shape, cell, count)?;
+    left.gpus &= !masks.iter().fold(0, |all, mask| all | mask);
     masks.sort_by_key(|mask| mask.trailing_zeros());
     masks.into_iter().map(|gpus| complete(machine, node, &mut left, shape, cell, gpus)).collect()
+}
+
+/// The GPUs in the cell that a worker may have, as many on each switch as carry what it asks.
+pub fn open_gpus(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) -> u64 {
+    let eligible = super::filter::gpu_mask(machine, shape) & cell.gpus;
+    room.carried(machine, eligible, shape.pcie_per_gpu_bps())
+}
+
+/// The GPUs that each of `count` workers would get, or `None` if there are too few.
+pub fn chosen_gpus(machine: &Machine, room: &Room, shape: &Shape, cell: Cell, count: u32) -> Option<Vec<u64>> {
+    let open = open_gpus(machine, room, shape, cell);
+    let mut together = tightest(machine, open, count.saturating_mul(shape.gpus))?;
+    let mut masks = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let gpus = choose_gpus(machine, together, shape.gpus)?;
+        together &= !gpus;
+        masks.push(gpus);
+    }
+    Some(masks)
 }
 
 /// The free GPUs of the tightest partition cell that holds `need`; in it the fewest free ones, so that big holes stay.

@@ -12,6 +12,7 @@ mod counts;
 mod draft;
 mod filter;
 mod fit;
+pub mod fragment;
 mod guest;
 mod later;
 mod offers;

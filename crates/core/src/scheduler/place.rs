@@ -167,34 +167,33 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The node part with the least left over that holds the gang.
-    fn in_one_cell(&self, level: Level) -> Option<Vec<Share>> {
-        let candidates = self.candidates().flat_map(|node| {
-            cells(self.machine(node), level).into_iter().map(move |cell| (node, cell)).collect::<Vec<_>>()
-        });
-        self.best_cell(candidates)
+    /// The best node part that holds the gang.
+    fn in_one_cell(&mut self, level: Level) -> Option<Vec<Share>> {
+        let spots =
+            self.candidates().flat_map(|node| cells(self.machine(node), level).into_iter().map(move |c| (node, c)));
+        self.best_cell(spots.collect())
     }
 
     /// Tightest partition first, over all nodes: a gang that fits on one switch anywhere goes there.
-    fn in_one_node(&self) -> Option<Vec<Share>> {
+    fn in_one_node(&mut self) -> Option<Vec<Share>> {
         if self.spec.topology.ranks_per_island.is_some() || self.spec.shape.gpus == 0 {
-            let node = self.candidates().min_by_key(|node| self.tightness(*node, Cell::whole(self.machine(*node))))?;
+            let spots = self.candidates().map(|node| (node, Cell::whole(self.machine(node))));
+            let (node, cell) = self.best(spots.collect())?;
             return Some(vec![
                 match self.spec.topology.ranks_per_island.is_some() && spans_nodes(self.machine(node)) {
                     true => self.island_share(node, self.workers),
-                    false => self.share(node, Cell::whole(self.machine(node)), self.workers),
+                    false => self.share(node, cell, self.workers),
                 },
             ]);
         }
         let deepest = self.candidates().map(|node| self.machine(node).partitions().len()).max()?;
         for depth in 0..deepest.max(1) {
-            let candidates = self.candidates().flat_map(|node| {
+            let spots = self.candidates().flat_map(|node| {
                 let parts = self.machine(node).partitions();
-                let masks = parts.get(depth.min(parts.len().saturating_sub(1))).cloned();
-                let masks = masks.unwrap_or_else(|| vec![0]);
-                masks.into_iter().map(move |gpus| (node, Cell { gpus, socket: None })).collect::<Vec<_>>()
+                let masks = parts.get(depth.min(parts.len().saturating_sub(1))).map_or(&[0][..], Vec::as_slice);
+                masks.iter().map(move |gpus| (node, Cell { gpus: *gpus, socket: None }))
             });
-            if let Some(found) = self.best_cell(candidates) {
+            if let Some(found) = self.best_cell(spots.collect()) {
                 return Some(found);
             }
         }
@@ -205,13 +204,43 @@ impl Search<'_, '_> {
         self.caps.iter().enumerate().filter(|(_, cap)| **cap >= self.workers).map(|(i, _)| NodeId(i as u32))
     }
 
-    fn best_cell(&self, candidates: impl Iterator<Item = (NodeId, Cell)>) -> Option<Vec<Share>> {
-        let (node, cell) = candidates
-            .filter(|(node, cell)| {
-                fit::capacity(self.machine(*node), self.draft.room(*node), &self.spec.shape, *cell) >= self.workers
-            })
-            .min_by_key(|(node, cell)| (self.tightness(*node, *cell), cell.gpus.trailing_zeros()))?;
+    fn best_cell(&mut self, mut spots: Vec<(NodeId, Cell)>) -> Option<Vec<Share>> {
+        spots.retain(|(node, cell)| {
+            fit::capacity(self.machine(*node), self.draft.room(*node), &self.spec.shape, *cell) >= self.workers
+        });
+        let (node, cell) = self.best(spots)?;
         Some(vec![self.share(node, cell, self.workers)])
+    }
+
+    /// Of spots that hold the gang, in the order of their nodes, the one that spoils least of what else is asked for; of
+    /// those that are nearly equal in that the tightest. Within a node the tightest part.
+    fn best(&mut self, spots: Vec<(NodeId, Cell)>) -> Option<(NodeId, Cell)> {
+        let mut tightest: Vec<((bool, u32, u32, u32, NodeId, u32), Cell)> = Vec::with_capacity(spots.len());
+        for (node, cell) in spots {
+            let (wasted, in_cell, on_node, cpus, id) = self.tightness(node, cell);
+            let key = (wasted, in_cell, on_node, cpus, id, cell.gpus.trailing_zeros());
+            match tightest.last_mut().filter(|(last, _)| last.4 == node) {
+                Some(last) if last.0 <= key => {}
+                Some(last) => *last = (key, cell),
+                None => tightest.push((key, cell)),
+            }
+        }
+        let wasted = tightest.iter().all(|(key, _)| key.0);
+        tightest.retain(|(key, _)| key.0 == wasted);
+        self.spare_others(&mut tightest);
+        tightest.into_iter().min_by_key(|(key, _)| *key).map(|(key, cell)| (key.4, cell))
+    }
+
+    /// Leaves the spots that spoil least.
+    fn spare_others(&mut self, spots: &mut Vec<((bool, u32, u32, u32, NodeId, u32), Cell)>) {
+        if spots.len() < 2 || self.pick == Pick::Existing {
+            return;
+        }
+        let asked: Vec<(NodeId, Cell)> = spots.iter().map(|(key, cell)| (key.4, *cell)).collect();
+        let Some((harms, band)) = self.draft.harms(self.spec, self.workers, &asked) else { return };
+        let Some(least) = harms.iter().min().copied() else { return };
+        let mut harms = harms.into_iter();
+        spots.retain(|_| harms.next().is_some_and(|harm| harm <= least.saturating_add(band)));
     }
 
     /// What would be left over: free GPUs in the cell, then on the node, then CPUs. GPU-less workers avoid GPU nodes.
@@ -251,7 +280,7 @@ impl Search<'_, '_> {
         self.share(node, Cell { gpus: island_gpus(self.machine(node)), socket: None }, workers)
     }
 
-    fn in_one_leaf(&self) -> Option<Vec<Share>> {
+    fn in_one_leaf(&mut self) -> Option<Vec<Share>> {
         let leaves = (0..self.tree.leaves.len()).map(|l| LeafId(l as u32));
         let (_, _, leaf) = leaves
             .map(|leaf| (self.leaf_capacity(leaf), self.whole_free_nodes(leaf), leaf))
@@ -265,7 +294,7 @@ impl Search<'_, '_> {
         self.tree.leaves[leaf.index()].iter().filter(whole).count()
     }
 
-    fn fill_leaf(&self, leaf: LeafId, need: u32) -> Option<Vec<Share>> {
+    fn fill_leaf(&mut self, leaf: LeafId, need: u32) -> Option<Vec<Share>> {
         let (local, spanning) = self.leaf_parts(leaf);
         let spanning = self.whole_slices(spanning).min(need);
         let spanning = if spanning < need && local >= need { 0 } else { spanning };
@@ -274,29 +303,51 @@ impl Search<'_, '_> {
         Some(shares)
     }
 
-    /// Shares of the leaf's nodes, of one kind of island.
-    fn fill_nodes(&self, leaf: LeafId, need: u32, spanning: bool) -> Option<Vec<Share>> {
+    /// Shares of the leaf's nodes, of one kind of island. Of nodes that hold equally many those come first of which less is
+    /// spoilt: over the nodes of the gang that sums up.
+    fn fill_nodes(&mut self, leaf: LeafId, need: u32, spanning: bool) -> Option<Vec<Share>> {
         let sliced = self.spec.topology.ranks_per_island;
-        let nodes = &self.tree.leaves[leaf.index()];
-        let kind = |node: NodeId| sliced.is_some() && spans_nodes(self.machine(node));
         let slice = if spanning { 1 } else { sliced.unwrap_or(1) };
-        let caps: Vec<u32> = nodes
+        let of_kind = |node: &NodeId| (sliced.is_some() && spans_nodes(self.machine(*node))) == spanning;
+        let mut nodes: Vec<(u32, NodeId)> = self.tree.leaves[leaf.index()]
             .iter()
-            .map(|node| if kind(*node) == spanning { self.caps[node.index()] / slice } else { 0 })
+            .filter(|node| of_kind(node))
+            .map(|node| (self.caps[node.index()] / slice, *node))
+            .filter(|(cap, _)| *cap > 0)
             .collect();
+        if need > 0 {
+            self.least_harm_first(&mut nodes, slice);
+        }
+        let caps: Vec<u32> = nodes.iter().map(|(cap, _)| *cap).collect();
         let taken = fill(&caps, need / slice)?;
         Some(
             taken
                 .into_iter()
                 .map(|(i, n)| match spanning {
-                    true => self.island_share(nodes[i], n),
-                    false => self.share(nodes[i], Cell::whole(self.machine(nodes[i])), n * slice),
+                    true => self.island_share(nodes[i].1, n),
+                    false => self.share(nodes[i].1, Cell::whole(self.machine(nodes[i].1)), n * slice),
                 })
                 .collect(),
         )
     }
 
-    fn in_one_spine(&self) -> Option<Vec<Share>> {
+    /// Sorts nodes with their capacities in slices: of equal capacities those first that a full share would spoil least.
+    fn least_harm_first(&mut self, nodes: &mut [(u32, NodeId)], slice: u32) {
+        if self.pick == Pick::Existing {
+            return;
+        }
+        nodes.sort_unstable();
+        for equal in nodes.chunk_by_mut(|(one, _), (other, _)| one == other).filter(|equal| equal.len() > 1) {
+            let spots: Vec<_> = equal.iter().map(|(_, node)| (*node, Cell::whole(self.machine(*node)))).collect();
+            let Some((harms, band)) = self.draft.harms(self.spec, equal[0].0 * slice, &spots) else { return };
+            let least = harms.iter().min().map_or(0, |least| least.saturating_add(band));
+            let mut ranked: Vec<_> = harms.into_iter().map(|harm| harm.max(least)).zip(equal.iter().copied()).collect();
+            ranked.sort_unstable();
+            equal.iter_mut().zip(ranked).for_each(|(node, (_, ranked))| *node = ranked);
+        }
+    }
+
+    fn in_one_spine(&mut self) -> Option<Vec<Share>> {
         let spines = 0..self.tree.spines.len();
         let (_, spine) =
             spines.map(|spine| (self.spine_capacity(spine), spine)).filter(|(cap, _)| *cap >= self.workers).min()?;
@@ -307,7 +358,7 @@ impl Search<'_, '_> {
         self.tree.spines[spine].iter().fold(0, |sum, leaf| sum.saturating_add(self.leaf_capacity(*leaf)))
     }
 
-    fn fill_spine(&self, spine: usize, need: u32) -> Option<Vec<Share>> {
+    fn fill_spine(&mut self, spine: usize, need: u32) -> Option<Vec<Share>> {
         let leaves = &self.tree.spines[spine];
         let caps: Vec<u32> = leaves.iter().map(|leaf| self.leaf_capacity(*leaf)).collect();
         let taken = self.fill_sliced(&caps, need)?;
@@ -315,7 +366,7 @@ impl Search<'_, '_> {
         Some(parts?.into_iter().flatten().collect())
     }
 
-    fn over_spines(&self) -> Option<Vec<Share>> {
+    fn over_spines(&mut self) -> Option<Vec<Share>> {
         let caps: Vec<u32> = (0..self.tree.spines.len()).map(|spine| self.spine_capacity(spine)).collect();
         let taken = self.fill_sliced(&caps, self.workers)?;
         let parts: Option<Vec<Vec<Share>>> = taken.into_iter().map(|(i, n)| self.fill_spine(i, n)).collect();

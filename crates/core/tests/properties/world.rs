@@ -364,6 +364,7 @@ fn assert_dirty(before: &Cluster, after: &Cluster, effects: &Effects, what: &Inp
     );
     let globals = |c: &Cluster| (c.term, c.next_job, c.policy.clone(), c.fabric.clone(), c.placements.clone());
     assert!(globals(before) == globals(after) || dirty.globals, "globals changed unnoticed by {what:?}");
+    assert!(before.demand == after.demand || dirty.demand, "the demand changed unnoticed by {what:?}");
     let records = before.jobs != after.jobs || before.claims != after.claims || before.queues != after.queues;
     assert!(!records || after.version > before.version, "a change without a new version by {what:?}");
 }

@@ -12,6 +12,7 @@ use ganger_core::model::wire::api::{
     CheckpointView, EventView, JobDetail, JobView, NodeView, QueueView, RankView, Status,
 };
 use ganger_core::model::{Cluster, Time};
+use ganger_core::scheduler::fragment::fragmentation;
 use ganger_runtime::clock::unix_ms;
 
 pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
@@ -217,6 +218,7 @@ pub fn status(view: &View) -> Status {
         nodes_ready: cluster.nodes.iter().filter(|node| node.accepts(false, now)).count() as u32,
         gpus: sum(Node::capacity),
         gpus_used: sum(Node::used),
+        fragmented_millionths: fragmentation(cluster).millionths(),
         jobs_pending: count(&[JobState::Pending]),
         jobs_running: count(&[JobState::Starting, JobState::Running, JobState::Stopping]),
         last_decision_us: view.metrics.last_decision_us,

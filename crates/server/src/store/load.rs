@@ -34,6 +34,7 @@ impl Store {
         }
         cluster.reservations = self.single("reservations")?.unwrap_or_default();
         cluster.placements = self.single("placements")?.unwrap_or_default();
+        cluster.demand = self.single("demand")?.unwrap_or_default();
         self.machines = machines.into_iter().map(|(hash, machine)| (machine, hash)).collect();
         Ok(cluster)
     }

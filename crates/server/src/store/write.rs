@@ -33,6 +33,7 @@ impl Batch {
         self.dirty.queues.extend(dirty.queues);
         self.dirty.reservations |= dirty.reservations;
         self.dirty.placements |= dirty.placements;
+        self.dirty.demand |= dirty.demand;
         self.dirty.globals |= dirty.globals;
     }
 
@@ -137,6 +138,7 @@ fn globals_document(cluster: &mut Cluster) -> Result<String, StoreError> {
     let claims = take(&mut cluster.claims);
     let reservations = take(&mut cluster.reservations);
     let placements = take(&mut cluster.placements);
+    let demand = take(&mut cluster.demand);
     let blocked = take(&mut cluster.blocked);
     let document = to_json("the globals", cluster);
     cluster.nodes = nodes;
@@ -146,6 +148,7 @@ fn globals_document(cluster: &mut Cluster) -> Result<String, StoreError> {
     cluster.claims = claims;
     cluster.reservations = reservations;
     cluster.placements = placements;
+    cluster.demand = demand;
     cluster.blocked = blocked;
     document
 }
@@ -193,6 +196,10 @@ fn write_records(to: &Transaction<'_>, cluster: &Cluster, dirty: &Dirty) -> Resu
     if dirty.placements {
         let document = to_json("the placements", &cluster.placements)?;
         put(to, "INSERT OR REPLACE INTO singles (name, doc) VALUES ('placements', ?1)", [document])?;
+    }
+    if dirty.demand {
+        let document = to_json("the demand", &cluster.demand)?;
+        put(to, "INSERT OR REPLACE INTO singles (name, doc) VALUES ('demand', ?1)", [document])?;
     }
     Ok(())
 }

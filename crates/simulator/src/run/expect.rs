@@ -8,6 +8,7 @@ use ganger_core::model::node::{Device, HealthState, Node};
 use ganger_core::model::time::{Span, Time};
 use ganger_core::scheduler;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Whether it holds, and the actual values in the order of the question.
 pub fn look(world: &World, expectation: &Expectation) -> (bool, String) {
@@ -144,8 +145,7 @@ fn cluster(world: &World, check: &ClusterCheck) -> (bool, String) {
             (op.holds(actual.cmp(value)), format!("{name}={actual}"))
         }
         ClusterCheck::Frag { op, millionths } => {
-            let (scattered, free) = free_gpus(world);
-            let part = scattered.saturating_mul(1_000_000).checked_div(free).unwrap_or(0);
+            let part = scheduler::fragment::fragmentation(world.cluster()).millionths();
             (op.holds(part.cmp(millionths)), format!("frag={}.{:02}%", part / 10_000, part / 100 % 100))
         }
         ClusterCheck::LostGpuHours { op, gpu_ms } => {
@@ -165,7 +165,7 @@ fn cluster_count(world: &World, field: &ClusterCount) -> (String, u64) {
         ClusterCount::Violations => ("violations".into(), world.broken().len() as u64),
         ClusterCount::Running => ("running".into(), in_state(JobState::Running)),
         ClusterCount::Pending => ("pending".into(), in_state(JobState::Pending)),
-        ClusterCount::Free => ("free".into(), free_gpus(world).1),
+        ClusterCount::Free => ("free".into(), free_gpus(world)),
         ClusterCount::Used(queue) => {
             let used = world.cluster().queues.get(queue).map_or(0, |queue| queue.used.gpus);
             (format!("used({queue})"), used)
@@ -177,16 +177,12 @@ fn cluster_count(world: &World, field: &ClusterCount) -> (String, u64) {
     }
 }
 
-/// Free GPUs of nodes that take work: those on nodes of which something is used, and all of them.
-fn free_gpus(world: &World) -> (u64, u64) {
-    let takes_work = |node: &Node| {
+/// GPUs that are free on nodes that take work.
+fn free_gpus(world: &World) -> u64 {
+    let takes_work = |node: &&Arc<Node>| {
         let healthy = matches!(node.health.state, HealthState::Ready | HealthState::Probation);
         healthy && !node.cordoned && node.draining.is_none()
     };
-    let nodes = world.cluster().nodes.iter().filter(|node| takes_work(node));
-    nodes.fold((0, 0), |(scattered, all), node| {
-        let free = node.devices.iter().filter(|device| **device == Device::Free).count() as u64;
-        let partly = free < node.devices.len() as u64;
-        (scattered + if partly { free } else { 0 }, all + free)
-    })
+    let nodes = world.cluster().nodes.iter().filter(takes_work);
+    nodes.map(|node| node.devices.iter().filter(|device| **device == Device::Free).count() as u64).sum()
 }

@@ -204,7 +204,7 @@ pub enum ClusterCheck {
         op: Op,
         value: u64,
     },
-    /// Free GPUs on partly used nodes as a part of all free ones, in millionths.
+    /// What is asked for cannot use so much of the free GPUs, in millionths.
     Frag {
         op: Op,
         millionths: u64,

@@ -276,6 +276,9 @@ pub struct Status {
     pub nodes_ready: u32,
     pub gpus: u64,
     pub gpus_used: u64,
+    /// What the shapes asked for lately cannot use of the free GPUs, in millionths of these.
+    #[serde(default)]
+    pub fragmented_millionths: u64,
     pub jobs_pending: u32,
     pub jobs_running: u32,
     pub last_decision_us: u64,

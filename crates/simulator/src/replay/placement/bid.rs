@@ -1,5 +1,4 @@
 //! What a policy offers for one task on one node, and how the best offer is chosen.
-#![deny(clippy::float_arithmetic, reason = "decisions are integers; this is to move into the core")]
 use super::room::{Ask, GpuSet};
 use super::site::Site;
 

@@ -1,10 +1,7 @@
 //! The mix of shapes that a workload is made of: how often each comes. Weights are counts, so nothing is rounded.
-#![deny(clippy::float_arithmetic, reason = "decisions are integers; this is to move into the core")]
 use super::room::Ask;
+use ganger_core::model::demand::popular;
 use std::collections::BTreeMap;
-
-/// Shapes that together make up so much of a workload; rarer ones are left out.
-const COVERED_PERCENT: u64 = 95;
 
 /// A shape and how many tasks of the workload have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,38 +19,23 @@ pub struct Mix {
     pub count: u64,
 }
 
-/// How often each shape was seen.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts(BTreeMap<Ask, u64>);
-
-impl Counts {
-    pub fn add(&mut self, ask: &Ask) {
-        *self.0.entry(Ask { memory_mib: 0, ..*ask }).or_default() += 1;
+impl Mix {
+    /// Of a whole workload, counted exactly.
+    pub fn of<'a>(asks: impl IntoIterator<Item = &'a Ask>) -> Mix {
+        let mut counts = BTreeMap::new();
+        asks.into_iter().for_each(|ask| *counts.entry(without_memory(ask)).or_default() += 1);
+        Mix::made_of(popular(counts.into_iter().collect()))
     }
 
-    pub fn mix(&self) -> Mix {
-        Mix::popular(self.0.iter().map(|(&ask, &count)| Kind { ask, count }).collect())
+    /// Of what was learnt.
+    pub fn made_of(popular: Vec<(Ask, u64)>) -> Mix {
+        let kinds: Vec<Kind> = popular.into_iter().map(|(ask, count)| Kind { ask, count }).collect();
+        Mix { count: kinds.iter().map(|kind| kind.count).sum(), kinds }
     }
 }
 
-impl Mix {
-    pub fn of<'a>(asks: impl IntoIterator<Item = &'a Ask>) -> Mix {
-        let mut counts = Counts::default();
-        asks.into_iter().for_each(|ask| counts.add(ask));
-        counts.mix()
-    }
-
-    fn popular(mut kinds: Vec<Kind>) -> Mix {
-        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.count));
-        let all: u64 = kinds.iter().map(|kind| kind.count).sum();
-        let mut covered = 0;
-        kinds.retain(|kind| {
-            let wanted = covered * 100 < all * COVERED_PERCENT;
-            covered += if wanted { kind.count } else { 0 };
-            wanted
-        });
-        Mix { kinds, count: covered }
-    }
+pub fn without_memory(ask: &Ask) -> Ask {
+    Ask { memory_mib: 0, ..*ask }
 }
 
 #[cfg(test)]

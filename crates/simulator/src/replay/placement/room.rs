@@ -1,5 +1,4 @@
-//! What is free on one node, and what a task asks of it: integers only, no I/O, so that scoring can move into the core.
-#![deny(clippy::float_arithmetic, reason = "decisions are integers; this is to move into the core")]
+//! What is free on one node, and what a task asks of it: integers only.
 
 /// The most GPUs of one node.
 pub const GPUS_MAX: usize = 8;
