@@ -61,6 +61,7 @@ pub fn delta(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>) -> Vec
 pub fn decided(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time) -> Vec<Violation> {
     let mut found = Found(Vec::new());
     promises::guests(cluster, at, &mut found);
+    promises::homes(cluster, jobs, &mut found);
     touched(cluster, nodes, jobs, at, found)
 }
 

@@ -21,8 +21,8 @@ pub fn claims(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
 /// Rule 3: everything claimed is free or becoming free for this claimant.
 fn backed(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     let id = claim.claimant;
-    let pending = cluster.job(id).is_some_and(|job| job.state == JobState::Pending);
-    found.unless(pending, 3, || format!("job {id} has a claim but is not pending"));
+    let waits = cluster.job(id).is_some_and(Job::may_claim);
+    found.unless(waits, 3, || format!("job {id} has a claim but neither waits nor moves"));
     for place in &claim.places {
         let node = cluster.node(place.node);
         let promised = node.mask(|device| match device {
@@ -51,14 +51,40 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
         let Some(victim) = cluster.job(*id) else { continue };
         let shielded = claimant.spec.priority > Priority::P0 && cluster.is_protected(victim, claim.made_at);
         let running = victim.attempt.as_ref().is_some_and(|attempt| attempt.number == *number);
-        let legal = victim.spec.preemptible
-            && victim.spec.priority > claimant.spec.priority
-            && entitled
-            && !(shielded && running && claim.made_at == cluster.now);
+        let legal = match claim.moves {
+            true => may_move(claim, claimant, victim),
+            false => {
+                victim.spec.preemptible
+                    && victim.spec.priority > claimant.spec.priority
+                    && entitled
+                    && !(shielded && running && claim.made_at == cluster.now)
+            }
+        };
         found.unless(legal, 3, || format!("job {} may not stop job {id}", claimant.id));
         let whole = |attempt: &Attempt| attempt.staying().count() == attempt.workers.len();
         let stays = victim.attempt.as_ref().is_some_and(|a| a.number == *number && a.stopping().is_none() && whole(a));
         found.unless(!stays, 3, || format!("job {} claims what job {id} was not asked to leave", claimant.id));
+    }
+}
+
+/// Rule 3: whoever is moved said that it yields or saves when asked, and is moved for nobody of a lower class, nor of the
+/// lowest. The claim for its own new place names all who are moved together.
+fn may_move(claim: &Claim, claimant: &Job, victim: &Job) -> bool {
+    let own = claim.victims.iter().any(|(job, _)| *job == claim.claimant);
+    let entitled = own || (claimant.spec.priority < Priority::P3 && victim.spec.priority >= claimant.spec.priority);
+    entitled && (victim.spec.preemptible || victim.spec.checkpoint.on_demand)
+}
+
+/// Rule 3 for a decision that was just applied: whoever it moves has a claim for its new place.
+pub fn homes(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
+    let made = cluster.claims.values().filter(|claim| claim.moves && jobs.contains(&claim.claimant));
+    for claim in made.filter(|claim| claim.made_at == cluster.now) {
+        for (victim, _) in &claim.victims {
+            let home = cluster.claims.get(victim).is_some_and(|home| home.moves && home.victims == claim.victims);
+            found.unless(home, 3, || {
+                format!("job {victim} is moved for job {} but no place is kept for it", claim.claimant)
+            });
+        }
     }
 }
 
@@ -77,7 +103,8 @@ fn takers(cluster: &Cluster, claim: &Claim, found: &mut Found) {
 pub fn orphans(cluster: &Cluster, found: &mut Found) {
     let waits = |id: &JobId| cluster.job(*id).is_some_and(|job| job.state == JobState::Pending);
     for id in cluster.claims.keys() {
-        found.unless(waits(id), 3, || format!("job {id} has a claim but does not wait"));
+        let may = cluster.job(*id).is_some_and(Job::may_claim);
+        found.unless(may, 3, || format!("job {id} has a claim but does not wait"));
     }
     for id in cluster.blocked.keys() {
         found.unless(cluster.job(*id).is_some(), 9, || format!("a reason is kept for job {id}, which is gone"));

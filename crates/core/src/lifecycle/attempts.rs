@@ -43,7 +43,7 @@ impl Change<'_> {
         self.event("placed", Some(id), None, text);
     }
 
-    fn node_list(&self, places: &[Place]) -> String {
+    pub fn node_list(&self, places: &[Place]) -> String {
         let mut names: Vec<&str> = Vec::new();
         for place in places {
             let name = self.cluster.node(place.node).name.as_str();
@@ -103,7 +103,8 @@ impl Change<'_> {
         let Some(attempt) = job.attempt.as_ref().filter(|attempt| attempt.stopping().is_none()) else { return };
         let grace = if why.has_grace() { job.spec.checkpoint.grace } else { Span::ZERO };
         // A decision names all jobs of a group itself; who is taken out or at its limit does not come back for the others.
-        let runs_again = !matches!(why, StopWhy::Preempted { .. } | StopWhy::Cancelled { .. } | StopWhy::TimeLimit);
+        use StopWhy::*;
+        let runs_again = !matches!(why, Preempted { .. } | Moved { .. } | Cancelled { .. } | TimeLimit);
         let number = attempt.number;
         let places: Vec<Place> = attempt.live().map(|worker| worker.place.clone()).collect();
         let text = format!("{} attempt {number} stops: {}", job.spec.name, self.name_nodes(&why));
@@ -265,9 +266,8 @@ impl Change<'_> {
         let (now, backoff, limit) =
             (self.now, self.cluster.policy.backoff, self.cluster.policy.cooldown_refusals.max(1));
         let Some(job) = self.job_mut(id) else { return };
-        if matches!(why, StopWhy::Preempted { .. }) {
-            job.evictions += 1;
-        }
+        job.evictions += u32::from(matches!(why, StopWhy::Preempted { .. } | StopWhy::Moved { .. }));
+        job.moves += u32::from(matches!(why, StopWhy::Moved { .. }));
         if matches!(why, StopWhy::StartFailed { .. }) && job.refused > limit {
             job.not_before = now + backoff.times(1 << (job.refused - limit - 1).min(10));
         }

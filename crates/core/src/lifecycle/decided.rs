@@ -24,7 +24,7 @@ pub fn apply(change: Change<'_>, decision: Decision) -> Result<Effects, Refusal>
         change.take_step(step)?;
     }
     let (touched, at) = (decision.touched_nodes(), decision.at);
-    let jobs: BTreeSet<JobId> = change.effects.dirty.jobs.iter().copied().collect();
+    let jobs: BTreeSet<JobId> = change.effects.dirty.jobs.union(&change.effects.dirty.claims).copied().collect();
     change.note_results(decision);
     let effects = change.finish();
     if let Some(violation) = check::decided(&trial, &touched, &jobs, at).first() {
@@ -116,7 +116,7 @@ impl Change<'_> {
 
     fn claim(&mut self, claim: &Claim) -> Result<(), Refusal> {
         let id = claim.claimant;
-        let waits = |job: &&crate::model::job::Job| job.state == JobState::Pending && job.held_by.is_none();
+        let waits = |job: &&crate::model::job::Job| job.may_claim() && job.held_by.is_none();
         let Some(job) = self.cluster.job(id).filter(waits).filter(|_| !self.cluster.claims.contains_key(&id)) else {
             return Err(stale(format!("job {id} cannot claim: it is not pending, or has a claim in flight")));
         };
@@ -139,7 +139,10 @@ impl Change<'_> {
         let victims: Vec<String> = claim.victims.iter().map(|(job, _)| job.to_string()).collect();
         let jobs = if victims.len() == 1 { "job" } else { "jobs" };
         let lost = count(claim.lost_gpu_ms / 1_000, "GPU-second");
-        let text = format!("{name} claims the devices of {jobs} {}: {lost} of work lost", victims.join(", "));
+        let text = match claim.victims.iter().any(|(job, _)| *job == id) {
+            true => format!("{name} moves to {}", self.node_list(&claim.places)),
+            false => format!("{name} claims the devices of {jobs} {}: {lost} of work lost", victims.join(", ")),
+        };
         self.cluster.claims.insert(id, claim.clone());
         self.effects.dirty.claims.insert(id);
         self.event("claimed", Some(id), None, text);

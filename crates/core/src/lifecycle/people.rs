@@ -87,6 +87,7 @@ impl Change<'_> {
     /// Already leaving: only what becomes of it afterwards changes.
     fn turn_stop_into(&mut self, id: JobId, why: StopWhy) {
         let text = why.to_string();
+        self.unclaim(id, "it does not come back to where it was to move");
         let attempt = self.job_mut(id).and_then(|job| job.attempt.as_mut());
         if let Some(crate::model::job::AttemptPhase::Stopping(stop)) = attempt.map(|attempt| &mut attempt.phase) {
             stop.why = why;

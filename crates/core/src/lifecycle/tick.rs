@@ -180,7 +180,10 @@ pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
     let protected = cluster.jobs.values().filter(|job| job.attempt.is_some());
     let protected = protected.map(|job| cluster.protected_until(job, since));
     let cooldowns = cluster.nodes.iter().map(|node| node.cooldown_until);
-    jobs.chain(promoted).chain(protected).chain(cooldowns).filter(|at| *at > since && *at < Time::NEVER).min()
+    let patience = cluster.policy.consolidate_patience;
+    let moved = cluster.jobs.values().filter_map(|job| job.rests_until(patience));
+    let times = jobs.chain(promoted).chain(protected).chain(cooldowns).chain(moved);
+    times.filter(|at| *at > since && *at < Time::NEVER).min()
 }
 
 /// When a tick may next change something, or `decide` find more than at the time of the cluster; `None`: never without an

@@ -19,6 +19,9 @@ pub struct Claim {
     pub deadline: Time,
     /// GPU-milliseconds of work that the victims lose.
     pub lost_gpu_ms: u64,
+    /// The victims are moved: each has a claim of its own for its new place, with the same victims.
+    #[serde(default)]
+    pub moves: bool,
 }
 
 /// A future start promised to a gang.

@@ -4,7 +4,9 @@ use super::time::Span;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+/// What a stored policy does not name has its default: settings are added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Policy {
     /// Waiting this long raises a job's order by one class.
     pub aging_step: Span,
@@ -48,6 +50,10 @@ pub struct Policy {
     pub stay_least: Span,
     /// A claim whose victims are not gone by then ends.
     pub claim_margin: Span,
+    /// Whether running jobs may be moved for one that only the shape of what is free keeps from starting.
+    pub consolidate: bool,
+    /// No move costs more work than this, and nobody is moved for a job that starts by itself within it.
+    pub consolidate_patience: Span,
     /// Bound on the placement trials of one decision.
     pub budget: u64,
 }
@@ -77,6 +83,8 @@ impl Default for Policy {
             protect_time: protect_time(),
             stay_least: stay_least(),
             claim_margin: Span::minutes(5),
+            consolidate: true,
+            consolidate_patience: Span::minutes(10),
             budget: 1_000_000,
         }
     }
@@ -129,6 +137,8 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("stop.margin", |p, v| set_span(&mut p.stop_margin, v)),
     ("backoff", |p, v| set_span(&mut p.backoff, v)),
     ("assumed.time", |p, v| set_span(&mut p.assumed_time, v)),
+    ("consolidate", |p, v| set_switch(&mut p.consolidate, v)),
+    ("consolidate.patience", |p, v| set_span(&mut p.consolidate_patience, v)),
     ("reservations", |p, v| set_count(&mut p.reservations, v)),
     ("promote.after", |p, v| set_span(&mut p.promote_after, v)),
     ("protect.after", |p, v| set_count(&mut p.protect_after, v)),
@@ -159,6 +169,15 @@ fn set_span(field: &mut Span, value: &str) -> Result<(), String> {
 
 fn set_class(field: &mut Priority, value: &str) -> Result<(), String> {
     *field = Priority::parse(value).ok_or("a class is one of P0, P1, P2, P3")?;
+    Ok(())
+}
+
+fn set_switch(field: &mut bool, value: &str) -> Result<(), String> {
+    *field = match value {
+        "on" => true,
+        "off" => false,
+        _ => return Err("on or off is expected".to_string()),
+    };
     Ok(())
 }
 

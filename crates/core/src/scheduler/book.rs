@@ -197,11 +197,13 @@ impl<'a> Session<'a> {
         attempt.into_iter().flat_map(Attempt::live).filter(leaves).map(|worker| worker.place.clone()).collect()
     }
 
+    /// What a job that moves still holds is charged already.
     fn charge(&mut self, job: &'a Job, places: &[Place]) {
-        let held = held_by(places);
+        let already = job.attempt.as_ref().map(Attempt::live_resources).unwrap_or_default();
+        let more = held_by(places).less(already);
         for path in ancestry(&job.spec.queue) {
             let used = self.queue_used.entry(path).or_default();
-            *used = used.plus(held);
+            *used = used.plus(more);
         }
     }
 

@@ -68,9 +68,18 @@ impl<'a> Session<'a> {
 
     /// Takes back the claims that this decision made for the unit: nobody has to leave for it.
     fn withdraw(&mut self, unit: &Unit<'a>) {
-        let ids: Vec<JobId> = unit.iter().map(|job| job.id).collect();
+        let mut ids: Vec<JobId> = unit.iter().map(|job| job.id).collect();
+        // Nor has anybody to move for it.
+        let moved = self.steps.iter().filter_map(|step| match step {
+            Step::Stop { job, why: StopWhy::Moved { claimant }, .. } if ids.contains(claimant) => Some(*job),
+            _ => None,
+        });
+        let moved: Vec<JobId> = moved.collect();
+        ids.extend(moved);
         self.take_back(|step| match step {
-            Step::Stop { why: StopWhy::Preempted { claimant }, .. } => ids.contains(claimant),
+            Step::Stop { why: StopWhy::Preempted { claimant } | StopWhy::Moved { claimant }, .. } => {
+                ids.contains(claimant)
+            }
             Step::Shrink { claimant, .. } => ids.contains(claimant),
             Step::Claim(claim) => ids.contains(&claim.claimant),
             _ => false,

@@ -8,6 +8,7 @@
 
 mod book;
 mod claims;
+mod consolidate;
 mod counts;
 mod draft;
 mod filter;
@@ -91,6 +92,8 @@ pub(crate) struct Session<'a> {
     pub claiming: BTreeMap<JobId, Blocker>,
     /// Whose start is a step of this decision.
     pub started: BTreeSet<JobId>,
+    /// How often this decision looked for jobs to move.
+    searches: u32,
     /// Something was taken back: the walk has to begin again.
     pub again: bool,
     /// Everyone who could leave; made when it is first asked for.
@@ -188,6 +191,7 @@ impl<'a> Session<'a> {
             leaving: BTreeSet::new(),
             claiming: BTreeMap::new(),
             started: BTreeSet::new(),
+            searches: 0,
             again: false,
             pool: None,
             offers: Vec::new(),
@@ -310,6 +314,9 @@ impl<'a> Session<'a> {
             return self.block(unit, yielding);
         }
         let blocker = self.explain_miss(unit, miss);
+        if let Some(yielding) = self.consolidate(unit) {
+            return self.block(unit, yielding);
+        }
         self.fail(unit, blocker, Time(0));
     }
 

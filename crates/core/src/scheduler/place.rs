@@ -3,6 +3,8 @@
 //! From the tightest (or preferred) level upwards to the required one, the first level with a domain that holds all
 //! workers is taken; among its domains the one with the least left over. Placement is on devices, so what is found here
 //! is exact: there is no later step that could refuse it.
+mod spare;
+
 use super::draft::Draft;
 use super::filter::Pick;
 use super::fit::{self, Cell};
@@ -212,45 +214,6 @@ impl Search<'_, '_> {
         Some(vec![self.share(node, cell, self.workers)])
     }
 
-    /// Of spots that hold the gang, in the order of their nodes, the one that spoils least of what else is asked for; of
-    /// those that are nearly equal in that the tightest. Within a node the tightest part.
-    fn best(&mut self, spots: Vec<(NodeId, Cell)>) -> Option<(NodeId, Cell)> {
-        let mut tightest: Vec<((bool, u32, u32, u32, NodeId, u32), Cell)> = Vec::with_capacity(spots.len());
-        for (node, cell) in spots {
-            let (wasted, in_cell, on_node, cpus, id) = self.tightness(node, cell);
-            let key = (wasted, in_cell, on_node, cpus, id, cell.gpus.trailing_zeros());
-            match tightest.last_mut().filter(|(last, _)| last.4 == node) {
-                Some(last) if last.0 <= key => {}
-                Some(last) => *last = (key, cell),
-                None => tightest.push((key, cell)),
-            }
-        }
-        let wasted = tightest.iter().all(|(key, _)| key.0);
-        tightest.retain(|(key, _)| key.0 == wasted);
-        self.spare_others(&mut tightest);
-        tightest.into_iter().min_by_key(|(key, _)| *key).map(|(key, cell)| (key.4, cell))
-    }
-
-    /// Leaves the spots that spoil least.
-    fn spare_others(&mut self, spots: &mut Vec<((bool, u32, u32, u32, NodeId, u32), Cell)>) {
-        if spots.len() < 2 || self.pick == Pick::Existing {
-            return;
-        }
-        let asked: Vec<(NodeId, Cell)> = spots.iter().map(|(key, cell)| (key.4, *cell)).collect();
-        let Some((harms, band)) = self.draft.harms(self.spec, self.workers, &asked) else { return };
-        let Some(least) = harms.iter().min().copied() else { return };
-        let mut harms = harms.into_iter();
-        spots.retain(|_| harms.next().is_some_and(|harm| harm <= least.saturating_add(band)));
-    }
-
-    /// What would be left over: free GPUs in the cell, then on the node, then CPUs. GPU-less workers avoid GPU nodes.
-    fn tightness(&self, node: NodeId, cell: Cell) -> (bool, u32, u32, u32, NodeId) {
-        let room = self.draft.room(node);
-        let wasted = self.spec.shape.gpus == 0 && !self.machine(node).gpus.is_empty();
-        let in_cell = (room.gpus & cell.gpus).count_ones();
-        (wasted, in_cell, room.gpus.count_ones(), room.cpus.count(), node)
-    }
-
     fn share(&self, node: NodeId, cell: Cell, workers: u32) -> Share {
         Share { node, cell, workers }
     }
@@ -329,22 +292,6 @@ impl Search<'_, '_> {
                 })
                 .collect(),
         )
-    }
-
-    /// Sorts nodes with their capacities in slices: of equal capacities those first that a full share would spoil least.
-    fn least_harm_first(&mut self, nodes: &mut [(u32, NodeId)], slice: u32) {
-        if self.pick == Pick::Existing {
-            return;
-        }
-        nodes.sort_unstable();
-        for equal in nodes.chunk_by_mut(|(one, _), (other, _)| one == other).filter(|equal| equal.len() > 1) {
-            let spots: Vec<_> = equal.iter().map(|(_, node)| (*node, Cell::whole(self.machine(*node)))).collect();
-            let Some((harms, band)) = self.draft.harms(self.spec, equal[0].0 * slice, &spots) else { return };
-            let least = harms.iter().min().map_or(0, |least| least.saturating_add(band));
-            let mut ranked: Vec<_> = harms.into_iter().map(|harm| harm.max(least)).zip(equal.iter().copied()).collect();
-            ranked.sort_unstable();
-            equal.iter_mut().zip(ranked).for_each(|(node, (_, ranked))| *node = ranked);
-        }
     }
 
     fn in_one_spine(&mut self) -> Option<Vec<Share>> {

@@ -244,7 +244,7 @@ impl<'a> Session<'a> {
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
         for (job, places) in unit.iter().zip(plan.places) {
             let (claimant, victims, made_at) = (job.id, stopped.clone(), self.now);
-            self.add(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms }));
+            self.add(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms, moves: false }));
             lost_gpu_ms = 0;
         }
         Blocker::Yielding { victims: stopped.len() as u32, deadline }
@@ -297,6 +297,6 @@ impl<'a> Session<'a> {
     }
 }
 
-fn waits_or_is_limited(blocker: &Blocker) -> bool {
+pub fn waits_or_is_limited(blocker: &Blocker) -> bool {
     waits_for_devices(blocker) || matches!(blocker, Blocker::QueueLimit { .. })
 }

@@ -185,7 +185,7 @@ impl<'a> Session<'a> {
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
         self.draft.take_all(reserved.flat_map(|reserved| reserved.reservation.places.iter()));
         // Of a claim only what its victims have freed by then: the rest was never free on this draft.
-        for held in self.ends.iter().filter(|held| held.end > at && self.promised.contains(&held.job)) {
+        for held in self.ends.iter().filter(|held| held.end > at && is_promise(held, &self.promised)) {
             for place in held.places.iter() {
                 self.draft.change(place.node, |room| room.take_devices(place));
             }
@@ -201,7 +201,7 @@ impl<'a> Session<'a> {
     /// Memory and bandwidth that come free by `start` for earlier reservations and claims which then still hold them.
     fn spoken_for(&self, start: Time) -> impl Iterator<Item = ((NodeId, Part), u64)> {
         let reserved = self.reserved.iter().filter(move |one| one.end > start);
-        let claimed = self.ends.iter().filter(move |held| held.end > start && self.promised.contains(&held.job));
+        let claimed = self.ends.iter().filter(move |held| held.end > start && is_promise(held, &self.promised));
         let claimed = claimed.filter_map(|held| self.awaited.get(&held.job));
         let covered = reserved.map(|one| &one.covered).chain(claimed);
         covered.flat_map(|sums| sums.iter().map(|(at, bytes)| (*at, *bytes)))
@@ -232,4 +232,9 @@ impl<'a> Session<'a> {
             self.reserved.push(Reserved { reservation, freed, covered, end, urgent, promoted });
         }
     }
+}
+
+/// Of a job that moves, only what it moves to.
+fn is_promise(held: &Held<'_>, promised: &BTreeSet<JobId>) -> bool {
+    !held.told && promised.contains(&held.job)
 }

@@ -18,17 +18,43 @@ pub fn assert_just(lab: &Lab, decision: &Decision) {
         .collect();
     for step in &decision.steps {
         if let Step::Stop { job, attempt, why } = step {
-            let StopWhy::Preempted { claimant } = why else { panic!("a decision stops job {job}: {why}") };
+            let (StopWhy::Preempted { claimant } | StopWhy::Moved { claimant }) = why else {
+                panic!("a decision stops job {job}: {why}")
+            };
             let claim = claims.iter().find(|claim| claim.claimant == *claimant).expect("the claimant has a claim");
             assert!(claim.victims.contains(&(*job, *attempt)), "job {job} is stopped for nobody");
-            assert_fair(lab, claim, *job);
+            match why {
+                StopWhy::Moved { .. } => assert_moves(lab, &claims, claim, *job),
+                _ => assert_fair(lab, claim, *job),
+            }
         }
     }
     for claim in &claims {
         assert_placed_on_what_is_freed(lab, decision, claim);
     }
-    for unit in units(&claims) {
+    // Who moves frees nothing for itself.
+    let beneficiaries: Vec<&Claim> = claims.iter().copied().filter(|claim| !is_home(claim)).collect();
+    for unit in units(&beneficiaries) {
         assert_minimal(lab, decision, &unit);
+    }
+}
+
+fn is_home(claim: &Claim) -> bool {
+    claim.victims.iter().any(|(job, _)| *job == claim.claimant)
+}
+
+/// It can bear it, rested since it was moved before, and has its new place in the same decision.
+fn assert_moves(lab: &Lab, claims: &[&Claim], claim: &Claim, moved: JobId) {
+    let (claimant, job) = (live(lab, claim.claimant), live(lab, moved));
+    assert!(claim.moves && lab.cluster.policy.consolidate);
+    assert!(job.spec.preemptible || job.spec.checkpoint.on_demand);
+    assert!(claimant.spec.priority < Priority::P3 && job.spec.priority >= claimant.spec.priority);
+    assert!(job.rests_until(lab.cluster.policy.consolidate_patience).is_none_or(|at| at <= lab.now));
+    let home = claims.iter().find(|home| home.claimant == moved).expect("it has a new place");
+    assert!(home.moves && home.victims == claim.victims && home.places.len() == job.spec.gang.workers as usize);
+    let taken = |claim: &Claim| claim.places.clone();
+    for (one, other) in taken(home).iter().flat_map(|one| taken(claim).into_iter().map(move |other| (one.clone(), other))) {
+        assert!(one.node != other.node || one.gpus & other.gpus == 0, "two claims for the same GPUs");
     }
 }
 

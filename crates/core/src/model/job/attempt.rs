@@ -123,6 +123,8 @@ pub enum StopWhy {
     Preempted { claimant: JobId },
     /// It is a guest on devices whose reserved start comes near.
     GuestLeaves { owner: JobId },
+    /// It makes room for this job, and the same decision keeps a place elsewhere for it.
+    Moved { claimant: JobId },
     /// Its node is being drained.
     Drained { node: NodeId },
     /// A person asked for another run.
@@ -148,6 +150,7 @@ impl fmt::Display for StopWhy {
             StopWhy::GuestLeaves { owner } => {
                 write!(f, "its devices are reserved for job {owner}, whose start comes near")
             }
+            StopWhy::Moved { claimant } => write!(f, "moved to make room for job {claimant}"),
             StopWhy::Drained { node } => write!(f, "node {node} is being drained"),
             StopWhy::Requeued { by } => write!(f, "requeued by {by}"),
             StopWhy::Cancelled { by } => write!(f, "cancelled by {by}"),

@@ -6,7 +6,7 @@ pub use attempt::*;
 pub use spec::*;
 
 use super::ids::{AttemptNo, JobId};
-use super::time::Time;
+use super::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -81,6 +81,9 @@ pub struct Job {
     pub checkpoint: Option<Checkpoint>,
     /// Runs that ended by a decision for somebody else.
     pub evictions: u32,
+    /// How many of these were moves: each time it is let alone for twice as long.
+    #[serde(default)]
+    pub moves: u32,
     /// Runs that failed by themselves.
     pub failures: u32,
     /// Starts in a row that nodes refused: when many nodes do, it is the job and not the nodes.
@@ -114,6 +117,7 @@ impl Job {
             attempt: None,
             checkpoint: None,
             evictions: 0,
+            moves: 0,
             failures: 0,
             refused: 0,
             started_at: None,
@@ -131,6 +135,24 @@ impl Job {
 
     pub fn is_running(&self) -> bool {
         self.state == JobState::Running
+    }
+
+    /// Whether it is leaving its place for another one that is kept for it.
+    pub fn is_moving(&self) -> bool {
+        let stop = self.attempt.as_ref().and_then(|attempt| attempt.stopping());
+        stop.is_some_and(|stop| matches!(stop.why, StopWhy::Moved { .. }))
+    }
+
+    /// Until when a job that was moved is let alone: it runs for `patience` before it is moved once more, twice as long each
+    /// time.
+    pub fn rests_until(&self, patience: Span) -> Option<Time> {
+        let ran_from = self.attempt.as_ref().and_then(|attempt| attempt.ran_from)?;
+        (self.moves > 0).then(|| ran_from + patience.times(1 << self.moves.min(10)))
+    }
+
+    /// Whether a claim may be held for it: it waits, or it is on its way to where it claims.
+    pub fn may_claim(&self) -> bool {
+        self.state == JobState::Pending || self.is_moving()
     }
 
     /// Work since this moment is lost if the job is stopped without a new checkpoint.

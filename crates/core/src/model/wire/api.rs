@@ -277,7 +277,6 @@ pub struct Status {
     pub gpus: u64,
     pub gpus_used: u64,
     /// What the shapes asked for lately cannot use of the free GPUs, in millionths of these.
-    #[serde(default)]
     pub fragmented_millionths: u64,
     pub jobs_pending: u32,
     pub jobs_running: u32,
