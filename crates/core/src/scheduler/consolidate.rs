@@ -7,8 +7,9 @@
 //! Jobs of groups are left alone: where one goes the others would have to follow.
 use super::filter::{self, Pick};
 use super::fit::{self, Cell};
-use super::preempt::{lost_gpu_ms, waits_or_is_limited};
+use super::preempt::waits_or_is_limited;
 use super::room::Room;
+use super::victims::lost_gpu_ms;
 use super::{Session, Unit, within_node};
 use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};

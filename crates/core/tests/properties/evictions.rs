@@ -53,7 +53,9 @@ fn assert_moves(lab: &Lab, claims: &[&Claim], claim: &Claim, moved: JobId) {
     let home = claims.iter().find(|home| home.claimant == moved).expect("it has a new place");
     assert!(home.moves && home.victims == claim.victims && home.places.len() == job.spec.gang.workers as usize);
     let taken = |claim: &Claim| claim.places.clone();
-    for (one, other) in taken(home).iter().flat_map(|one| taken(claim).into_iter().map(move |other| (one.clone(), other))) {
+    for (one, other) in
+        taken(home).iter().flat_map(|one| taken(claim).into_iter().map(move |other| (one.clone(), other)))
+    {
         assert!(one.node != other.node || one.gpus & other.gpus == 0, "two claims for the same GPUs");
     }
 }
