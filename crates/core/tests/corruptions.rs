@@ -7,13 +7,14 @@ use ganger_core::check::{self, Violation};
 use ganger_core::lifecycle::Input;
 use ganger_core::lifecycle::input::QueueSpec;
 use ganger_core::model::amounts::Limit;
-use ganger_core::model::decision::{Blocker, Reservation};
+use ganger_core::model::decision::{Blocker, Decision, Reservation, Step};
 use ganger_core::model::job::{
     AttemptPhase, Checkpoint, Exit, Gang, Group, Job, JobSpec, JobState, Level, Priority, Stop, StopWhy, WorkerPhase,
 };
 use ganger_core::model::machine::profiles::profile;
 use ganger_core::model::node::{Device, HealthState, Node};
 use ganger_core::model::{AttemptNo, Cluster, JobId, NodeId, Rank, Span, Time};
+use ganger_core::scheduler::decide;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -285,6 +286,66 @@ fn rule_3_a_victim_that_was_not_asked_to_leave() {
         let urgent = state.urgent;
         state.cluster.claims.get_mut(&urgent).unwrap().victims.clear();
     });
+}
+
+/// Two half nodes are free; a job that saves when asked moves over for one that needs a whole node. The decision, and who
+/// moves.
+fn moving() -> (Lab, Decision, JobId) {
+    let mut lab = Lab::new(2, &profile("dgx-h100").unwrap(), 2);
+    let on_demand = |name: &str| {
+        let mut spec = with_grace(job(name, 1, 4, Priority::P2));
+        spec.checkpoint.on_demand = true;
+        spec
+    };
+    let moved = lab.submit(on_demand("a"));
+    let fill = lab.submit(job("fill", 1, 4, Priority::P2));
+    lab.submit(job("fixed", 1, 4, Priority::P2));
+    lab.settle();
+    lab.finish(fill);
+    lab.settle();
+    lab.submit(job("whole", 1, 8, Priority::P2));
+    let decision = decide(&lab.cluster, lab.now);
+    (lab, decision, moved)
+}
+
+#[test]
+fn rule_3_nobody_is_moved_without_a_new_place() {
+    let (mut lab, decision, moved) = moving();
+    let home = |step: &Step| matches!(step, Step::Claim(claim) if claim.claimant == moved);
+    assert!(decision.steps.iter().any(home), "{decision:#?}");
+    let mut homeless = decision.clone();
+    homeless.steps.retain(|step| !home(step));
+    let refused = lab.try_apply(Input::Decided(Box::new(homeless))).unwrap_err().to_string();
+    assert!(refused.contains("rule 3") && refused.contains("no place is kept for it"), "{refused}");
+    lab.apply(Input::Decided(Box::new(decision)));
+    lab.assert_rules();
+    lab.settle();
+    assert!(lab.cluster.jobs.values().all(|job| job.state == JobState::Running));
+    assert_eq!(lab.cluster.job(moved).map(|job| (job.moves, job.evictions)), Some((1, 1)));
+}
+
+#[test]
+fn rule_3_only_who_can_bear_it_is_moved() {
+    for change in [(|spec: &mut JobSpec| spec.checkpoint.on_demand = false) as fn(&mut JobSpec), |spec| {
+        spec.priority = Priority::P1
+    }] {
+        let (mut lab, decision, moved) = moving();
+        lab.apply(Input::Decided(Box::new(decision)));
+        let job = Arc::make_mut(lab.cluster.jobs.get_mut(&moved).unwrap());
+        change(Arc::make_mut(&mut job.spec));
+        assert!(check::full(&lab.cluster).iter().any(|violation| violation.rule == 3));
+    }
+}
+
+#[test]
+fn who_is_cancelled_on_the_way_gives_its_new_place_back() {
+    let (mut lab, decision, moved) = moving();
+    lab.apply(Input::Decided(Box::new(decision)));
+    lab.apply(Input::Cancel { job: moved, by: "owner".to_string() });
+    lab.assert_rules();
+    assert!(!lab.cluster.claims.contains_key(&moved));
+    lab.settle();
+    assert_eq!(lab.state(moved), JobState::Cancelled);
 }
 
 #[test]

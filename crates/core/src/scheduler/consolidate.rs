@@ -42,12 +42,15 @@ struct Moves<'a> {
 
 impl<'a> Session<'a> {
     /// Moves others out of the way of the unit and claims what that frees; `None` if it may not or that would not help.
-    pub fn consolidate(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
+    pub fn consolidate(&mut self, unit: &Unit<'a>, blocker: &Blocker) -> Option<Blocker> {
         let [job] = unit[..] else { return None };
-        if !self.may_consolidate(unit, job) || self.starts_soon(unit) {
+        if !only_the_shape_is_wrong(blocker) || !self.may_consolidate(unit, job) {
             return None;
         }
         self.searches += 1;
+        if !self.is_enough_in_all(&job.spec) || self.starts_soon(unit) {
+            return None;
+        }
         let movers = self.movers(&job.spec);
         let moves = self.find_moves(unit, job, &movers)?;
         Some(self.commit_moves(job, moves))
@@ -62,11 +65,10 @@ impl<'a> Session<'a> {
             && job.spec.shape.gpus > 0
             && self.draft.work <= policy.budget
             && self.outranked_by(unit, waits_or_is_limited).is_none()
-            && self.only_the_shape_is_wrong(&job.spec)
     }
 
     /// Whether what is free on the nodes that it may use would be enough, were it elsewhere.
-    fn only_the_shape_is_wrong(&self, spec: &JobSpec) -> bool {
+    fn is_enough_in_all(&self, spec: &JobSpec) -> bool {
         let open = self.cluster.nodes.iter().filter(|node| filter::accepts(node, spec, self.now).is_ok());
         let free = open.fold(Resources::ZERO, |sum, node| {
             let room = self.draft.room(node.id);
@@ -310,5 +312,14 @@ impl<'a> Session<'a> {
         let steps: Vec<Step> = std::iter::once(claim(job.id, moves.places, lost_gpu_ms)).chain(claims).collect();
         steps.into_iter().for_each(|step| self.add(step));
         Blocker::Yielding { victims: victims.len() as u32, deadline }
+    }
+}
+
+/// As far as the reason says: the GPUs would be enough in number.
+fn only_the_shape_is_wrong(blocker: &Blocker) -> bool {
+    match blocker {
+        Blocker::Topology { .. } => true,
+        Blocker::Resources { needs_gpus, free_gpus, .. } => free_gpus >= needs_gpus,
+        _ => false,
     }
 }

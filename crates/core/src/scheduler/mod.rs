@@ -314,7 +314,7 @@ impl<'a> Session<'a> {
             return self.block(unit, yielding);
         }
         let blocker = self.explain_miss(unit, miss);
-        if let Some(yielding) = self.consolidate(unit) {
+        if let Some(yielding) = self.consolidate(unit, &blocker) {
             return self.block(unit, yielding);
         }
         self.fail(unit, blocker, Time(0));
