@@ -7,6 +7,7 @@ use crate::model::job::{
 };
 use crate::model::node::Device;
 use crate::model::time::Span;
+use crate::scheduler::uplinks;
 
 impl Change<'_> {
     /// Places a new attempt. The caller has checked that all of it is free.
@@ -40,7 +41,8 @@ impl Change<'_> {
         let workers = count(job.spec.gang.workers.into(), "worker");
         let text = format!("{} attempt {number}: {workers} on {on}{from}", job.spec.name);
         self.set_state(id, JobState::Starting);
-        self.event("placed", Some(id), None, text);
+        let shared = self.cluster.job(id).and_then(|job| uplinks::report(self.cluster, job));
+        self.event("placed", Some(id), None, shared.map_or(text.clone(), |shared| format!("{text}; it {shared}")));
     }
 
     pub fn node_list(&self, places: &[Place]) -> String {

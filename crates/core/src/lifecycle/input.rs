@@ -46,6 +46,9 @@ pub enum Input {
     /// Leaves, spines and pools of nodes by name; nodes need not have registered yet.
     Fabric {
         placements: BTreeMap<String, NodePlacement>,
+        /// Leaf → bits per second of its way up; leaves that are not named stay as they are.
+        #[serde(default)]
+        uplinks: BTreeMap<String, u64>,
         by: String,
     },
     Setting {

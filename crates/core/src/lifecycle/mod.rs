@@ -45,7 +45,7 @@ fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refus
         Input::Release { job, by } => change.release_hold(job, by)?,
         Input::Requeue { job, by } => change.requeue(job, by)?,
         Input::Queues { queues, by } => change.set_queues(queues, by)?,
-        Input::Fabric { placements, by } => change.set_fabric(placements, by)?,
+        Input::Fabric { placements, uplinks, by } => change.set_fabric(placements, uplinks, by)?,
         Input::Setting { name, value, by } => change.set_policy(name, value, by)?,
         Input::Register(spec) => change.register(*spec)?,
         Input::Heard { node } => change.heard(node),

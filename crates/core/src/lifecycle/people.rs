@@ -207,7 +207,13 @@ impl Change<'_> {
         Ok(())
     }
 
-    pub fn set_fabric(&mut self, placements: BTreeMap<String, NodePlacement>, by: String) -> Result<(), Refusal> {
+    pub fn set_fabric(
+        &mut self,
+        placements: BTreeMap<String, NodePlacement>,
+        uplinks: BTreeMap<String, u64>,
+        by: String,
+    ) -> Result<(), Refusal> {
+        self.cluster.fabric.uplinks.extend(uplinks);
         for (name, placement) in placements {
             self.cluster.placements.insert(name.clone(), placement.clone());
             if let Some(id) = self.cluster.node_names.get(&name).copied() {

@@ -1,6 +1,7 @@
 //! The network above the nodes: leaves and the spines that join them.
 use super::ids::{LeafId, SpineId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaf {
@@ -13,6 +14,9 @@ pub struct Leaf {
 pub struct Fabric {
     pub leaves: Vec<Leaf>,
     pub spines: Vec<String>,
+    /// Leaf → bits per second of its way up, also of leaves that no node has joined yet. Others are not known.
+    #[serde(default)]
+    pub uplinks: BTreeMap<String, u64>,
 }
 
 impl Default for Fabric {
@@ -20,6 +24,7 @@ impl Default for Fabric {
         Fabric {
             leaves: vec![Leaf { name: "leaf0".to_string(), spine: SpineId(0) }],
             spines: vec!["spine0".to_string()],
+            uplinks: BTreeMap::new(),
         }
     }
 }

@@ -110,6 +110,7 @@ impl<'a> Session<'a> {
         self.freed.insert(claim.victims.clone(), freed);
         let Some(job) = self.cluster.job(claim.claimant) else { return };
         self.promised.insert(job.id);
+        self.draft.uplinks.add(self.cluster, &job.spec, claim.places.iter());
         self.charge(job, &claim.places);
         let (end, assumed) = self.expected_end(job, claim.deadline);
         let places = Hold::Chosen(claim.places.clone());
@@ -148,6 +149,7 @@ impl<'a> Session<'a> {
             return;
         }
         self.draft.take_all(places);
+        self.draft.uplinks.add(self.cluster, &job.spec, places.iter());
         self.charge(job, places);
         let (guest, places) = (self.guest(job, guest_of), Hold::Chosen(places.to_vec()));
         self.ends.push(Held { end, assumed, told: false, job: id, places, guest });

@@ -5,6 +5,7 @@
 //! last checkpoint. Nobody is moved for P3, for a job that starts soon by itself, or again before it has run for a while,
 //! twice as long each time. Every move lets one more job run and stops none for good, so moves come to an end.
 //! Jobs of groups are left alone: where one goes the others would have to follow.
+use super::book::held_by;
 use super::filter::{self, Pick};
 use super::fit::{self, Cell};
 use super::preempt::waits_or_is_limited;
@@ -14,7 +15,7 @@ use super::{Session, Unit, within_node};
 use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, NodeId};
-use crate::model::job::{Job, JobSpec, Level, Place, Priority, StopWhy};
+use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, StopWhy};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +74,7 @@ impl<'a> Session<'a> {
         let free = open.fold(Resources::ZERO, |sum, node| {
             let room = self.draft.room(node.id);
             let (gpus, cpus) = (room.gpus.count_ones().into(), room.cpus.count().into());
-            sum.plus(Resources { gpus, cpus, memory_bytes: room.memory_total() })
+            sum.plus(Resources { gpus, cpus, memory_bytes: room.memory_total(), ..Resources::ZERO })
         });
         let needs = spec.total();
         free.gpus >= needs.gpus && free.cpus >= needs.cpus && free.memory_bytes >= needs.memory_bytes
@@ -206,8 +207,8 @@ impl<'a> Session<'a> {
         fit::capacity(machine, room, &spec.shape, Cell::whole(machine)).min(spec.gang.workers)
     }
 
-    /// The first of the movers on a node, cheapest first, that make room there for at least one worker more; all of them
-    /// where counting does not show it, because the node's parts matter.
+    /// The first of the movers on a node, cheapest first, that make room there for at least one worker more. Where the
+    /// parts of the node matter counting does not tell: then all of them, and the placement says who has to go.
     fn move_offer(
         &self,
         spec: &JobSpec,
@@ -215,6 +216,7 @@ impl<'a> Session<'a> {
         (node, mut room, before): (NodeId, Room, u32),
         here: &[usize],
     ) -> Option<(u64, u32, Vec<usize>)> {
+        let parts_matter = within_node(spec.topology.require);
         let (mut lost, mut taken) = (0u64, Vec::new());
         for index in here.iter().take(MOVES) {
             let mover = &movers[*index];
@@ -222,12 +224,11 @@ impl<'a> Session<'a> {
             lost = lost.saturating_add(mover.lost_gpu_ms);
             taken.push(*index);
             let gain = self.holds(spec, node, &room).saturating_sub(before);
-            if gain > 0 && !within_node(spec.topology.require) {
+            if gain > 0 && !parts_matter {
                 return Some((lost, gain, taken));
             }
         }
-        let gain = self.holds(spec, node, &room).max(1).saturating_sub(before).max(u32::from(before >= 1));
-        (within_node(spec.topology.require) && !taken.is_empty()).then_some((lost, gain, taken))
+        (parts_matter && !taken.is_empty()).then_some((lost, spec.gang.workers, taken))
     }
 
     /// Of a guess those who really have to go; `None` if that is not enough.
@@ -281,12 +282,21 @@ impl<'a> Session<'a> {
         let mut order: Vec<usize> = chosen.iter().copied().collect();
         order.sort_by_key(|index| (Reverse(movers[*index].job.spec.shape.gpus), *index));
         let first = order.first().copied().unwrap_or_default();
-        let places = self.place_beside_reservations(unit).map_err(|_| first)?.concat();
+        let found = self.place_beside_reservations(unit).map_err(|_| first)?;
+        if self.over_limit_on(unit, &found).is_some() {
+            return Err(first);
+        }
+        let places = found.concat();
         self.draft.take_all(&places);
         let mut homes = Vec::with_capacity(order.len());
         for index in &order {
             let mover = vec![movers[*index].job];
             let home = self.place_beside_reservations(&mover).map_err(|_| *index)?.concat();
+            // Its queue is charged no more there: larger GPUs could break a limit.
+            let holds = mover[0].attempt.as_ref().map(Attempt::live_resources).unwrap_or_default();
+            if held_by(&home).less(holds) != Resources::ZERO {
+                return Err(*index);
+            }
             self.draft.take_all(&home);
             homes.push(home);
         }

@@ -4,6 +4,7 @@ use super::filter::Pick;
 use super::fit::Cell;
 use super::fragment::Harms;
 use super::room::Room;
+use super::uplinks::Uplinks;
 use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
 use crate::model::job::{JobSpec, Place};
@@ -18,6 +19,8 @@ pub struct Draft<'a> {
     undo: Vec<(NodeId, Room)>,
     counts: Counts,
     harms: Harms,
+    /// What gangs over several leaves ask of the ways up, with those that this decision starts.
+    pub uplinks: Uplinks,
     /// Node looks and placement trials so far: what the budget counts.
     pub work: u64,
 }
@@ -29,7 +32,8 @@ pub struct Mark(usize);
 impl<'a> Draft<'a> {
     /// What is free now.
     pub fn now(cluster: &'a Cluster) -> Draft<'a> {
-        Draft::of(cluster, |node, empty| empty.less_what_is_used(node))
+        let draft = Draft::of(cluster, |node, empty| empty.less_what_is_used(node));
+        Draft { uplinks: Uplinks::now(cluster), ..draft }
     }
 
     /// The same machines with nothing on them.
@@ -40,7 +44,7 @@ impl<'a> Draft<'a> {
     fn of(cluster: &'a Cluster, room: impl Fn(&Node, Room) -> Room) -> Draft<'a> {
         let (rooms, nodes) = (rooms(cluster, room), cluster.nodes.len());
         let (counts, harms) = (Counts::of_nodes(nodes), Harms::default());
-        Draft { cluster, rooms, undo: Vec::new(), counts, harms, work: nodes as u64 }
+        Draft { cluster, rooms, undo: Vec::new(), counts, harms, uplinks: Uplinks::default(), work: nodes as u64 }
     }
 
     /// Back to what is free now. What was counted stays counted where that is what it was.
@@ -52,6 +56,7 @@ impl<'a> Draft<'a> {
             self.counts.changed(NodeId(index as u32));
         }
         self.undo.clear();
+        self.uplinks = Uplinks::now(self.cluster);
         self.work += self.rooms.len() as u64;
     }
 

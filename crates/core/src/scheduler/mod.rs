@@ -25,6 +25,7 @@ mod reserve;
 mod room;
 mod short;
 mod tree;
+pub mod uplinks;
 mod victims;
 mod why;
 

@@ -38,6 +38,8 @@ struct Search<'a, 'd> {
     /// Workers by node; 0 where the node is not allowed.
     caps: Vec<u32>,
     pick: Pick,
+    /// Leaves count only as far as their ways up go.
+    narrow: bool,
 }
 
 /// What a node is asked to hold.
@@ -56,7 +58,7 @@ pub fn place_gang(
     pick: Pick,
 ) -> Result<Vec<Place>, Miss> {
     let caps = node_capacities(draft, spec, pick);
-    let mut search = Search { draft, tree, spec, workers, caps, pick };
+    let mut search = Search { draft, tree, spec, workers, caps, pick, narrow: false };
     let result = search.run();
     let caps = search.caps;
     draft.keep_counted(caps);
@@ -164,9 +166,17 @@ impl Search<'_, '_> {
             Level::Island => self.in_one_cell(level).or_else(|| self.in_one_spanning_island()),
             Level::Node => self.in_one_node(),
             Level::Leaf => self.in_one_leaf(),
-            Level::Spine => self.in_one_spine(),
-            Level::Cluster => self.over_spines(),
+            Level::Spine => self.narrowly(Self::in_one_spine),
+            Level::Cluster => self.narrowly(Self::over_spines),
         }
+    }
+
+    /// Over several leaves so that no way up is asked too much of, else as if there were no such thing.
+    fn narrowly(&mut self, search: fn(&mut Self) -> Option<Vec<Share>>) -> Option<Vec<Share>> {
+        self.narrow = true;
+        let found = search(self);
+        self.narrow = false;
+        found.or_else(|| search(self))
     }
 
     /// The best node part that holds the gang.
@@ -245,9 +255,9 @@ impl Search<'_, '_> {
 
     fn in_one_leaf(&mut self) -> Option<Vec<Share>> {
         let leaves = (0..self.tree.leaves.len()).map(|l| LeafId(l as u32));
-        let (_, _, leaf) = leaves
-            .map(|leaf| (self.leaf_capacity(leaf), self.whole_free_nodes(leaf), leaf))
-            .filter(|(cap, _, _)| *cap >= self.workers)
+        let (_, _, _, leaf) = leaves
+            .map(|leaf| (self.keeps_off(leaf), self.leaf_capacity(leaf), self.whole_free_nodes(leaf), leaf))
+            .filter(|(_, cap, _, _)| *cap >= self.workers)
             .min()?;
         self.fill_leaf(leaf, self.workers)
     }
@@ -302,12 +312,22 @@ impl Search<'_, '_> {
     }
 
     fn spine_capacity(&self, spine: usize) -> u32 {
-        self.tree.spines[spine].iter().fold(0, |sum, leaf| sum.saturating_add(self.leaf_capacity(*leaf)))
+        self.tree.spines[spine].iter().fold(0, |sum, leaf| sum.saturating_add(self.share_of_leaf(*leaf)))
+    }
+
+    /// What a leaf holds of a gang that goes on under others.
+    fn share_of_leaf(&self, leaf: LeafId) -> u32 {
+        let cap = self.leaf_capacity(leaf);
+        if !self.narrow {
+            return cap;
+        }
+        let slice = self.spec.topology.ranks_per_island.unwrap_or(1).max(1);
+        cap.min(self.draft.uplinks.workers(leaf, self.spec)) / slice * slice
     }
 
     fn fill_spine(&mut self, spine: usize, need: u32) -> Option<Vec<Share>> {
         let leaves = &self.tree.spines[spine];
-        let caps: Vec<u32> = leaves.iter().map(|leaf| self.leaf_capacity(*leaf)).collect();
+        let caps: Vec<u32> = leaves.iter().map(|leaf| self.share_of_leaf(*leaf)).collect();
         let taken = self.fill_sliced(&caps, need)?;
         let parts: Option<Vec<Vec<Share>>> = taken.into_iter().map(|(i, n)| self.fill_leaf(leaves[i], n)).collect();
         Some(parts?.into_iter().flatten().collect())

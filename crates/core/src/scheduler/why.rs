@@ -6,7 +6,7 @@
 use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
-use super::{Session, Unit, order, victims};
+use super::{Session, Unit, order, uplinks, victims};
 use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
@@ -26,7 +26,9 @@ const AHEAD_NAMED: usize = 5;
 pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
     let job = cluster.job(id)?;
     if job.state != JobState::Pending {
-        return Some(not_waiting(job));
+        let why = not_waiting(job);
+        let shared = uplinks::report(cluster, job).map(|shared| format!("{}; {shared}", why.summary));
+        return Some(Why { summary: shared.unwrap_or_else(|| why.summary.clone()), ..why });
     }
     let mut session = Session::new(cluster, now);
     let units = order::units(cluster, now);

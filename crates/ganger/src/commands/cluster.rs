@@ -12,9 +12,6 @@ pub async fn run(api: &Api, command: ApplyCommand) -> Result<(), Failure> {
     let parsed: ClusterFile = files::yaml(&text)?;
     let plan = parsed.clone().into_plan().map_err(|errors| Failure::fields(&text.name, &errors))?;
     api.apply_cluster(&parsed).await?;
-    if !parsed.uplink.is_empty() {
-        say("note: `uplink` is checked, but nothing is placed by it yet");
-    }
     say(format!(
         "applied: {} placed, {}",
         count(plan.placements.len() as u64, "node"),

@@ -36,8 +36,9 @@ pub(super) async fn apply_cluster(
     JsonBody(file): JsonBody<ClusterFile>,
 ) -> Result<Json<serde_json::Value>, Problem> {
     let plan = file.into_plan().map_err(|errors| Problem::fields("the cluster file", &errors))?;
-    if !plan.placements.is_empty() {
-        app.cycle.apply(Input::Fabric { placements: plan.placements, by: caller.user.clone() }).await?;
+    if !plan.placements.is_empty() || !plan.uplinks.is_empty() {
+        let (placements, uplinks, by) = (plan.placements, plan.uplinks, caller.user.clone());
+        app.cycle.apply(Input::Fabric { placements, uplinks, by }).await?;
     }
     for (name, value) in plan.settings {
         app.cycle.apply(Input::Setting { name, value, by: caller.user.clone() }).await?;

@@ -2,6 +2,7 @@
 use super::dice::Dice;
 use crate::world::World;
 use crate::world::training::WorkPlan;
+use ganger_core::lifecycle::Refusal;
 use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::job::{CheckpointPolicy, Gang, Group, JobSpec, Level, Priority, RunSpec, Shape, TopologyWish};
@@ -38,7 +39,19 @@ pub fn world(dice: &mut Dice) -> Result<World, String> {
         let spec = NodeSpec { machine: machine(dice)?, name, placement, address, boot_id, agent: String::new() };
         world.add_node(spec).map_err(|e| e.to_string())?;
     }
+    uplinks(dice, &mut world).map_err(|e| e.to_string())?;
     Ok(world)
+}
+
+/// Half of the leaves have a way up that is known, and mostly too narrow.
+fn uplinks(dice: &mut Dice, world: &mut World) -> Result<(), Refusal> {
+    let leaves: Vec<String> = world.cluster().fabric.leaves.iter().map(|leaf| leaf.name.clone()).collect();
+    for leaf in leaves {
+        if dice.one_in(2) {
+            world.set_uplink(&leaf, dice.between(10, 400) * 1_000_000_000)?;
+        }
+    }
+    Ok(())
 }
 
 fn machine(dice: &mut Dice) -> Result<Arc<Machine>, String> {

@@ -36,6 +36,13 @@ pub fn world(script: &Script) -> Result<World, ScriptError> {
         }
         fabric.end_line();
     }
+    for uplink in &script.uplinks {
+        let leaves: Vec<&str> = world.cluster().fabric.leaves.iter().map(|leaf| leaf.name.as_str()).collect();
+        if !leaves.contains(&uplink.leaf.as_str()) {
+            return Err(ScriptError::unknown(uplink.line, "leaf", &uplink.leaf, &leaves));
+        }
+        world.set_uplink(&uplink.leaf, uplink.bps).map_err(|e| refused(uplink.line, "uplink", e.to_string()))?;
+    }
     Ok(world)
 }
 

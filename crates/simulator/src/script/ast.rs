@@ -13,6 +13,7 @@ pub struct Script {
     pub nodes: Vec<NodesLine>,
     pub queues: Vec<QueueLine>,
     pub settings: Vec<SettingLine>,
+    pub uplinks: Vec<UplinkLine>,
     /// Sorted by time; steps of one time in file order.
     pub steps: Vec<Step>,
     pub finals: Vec<Expectation>,
@@ -61,6 +62,14 @@ pub struct SettingLine {
     pub line: u32,
     pub name: String,
     pub value: String,
+}
+
+/// `uplink LEAF BANDWIDTH`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UplinkLine {
+    pub line: u32,
+    pub leaf: String,
+    pub bps: u64,
 }
 
 /// `at T …`

@@ -1,10 +1,10 @@
-//! The statements that describe the cluster: `nodes`, `queue`, `set`.
-use super::ast::{NodesLine, QueueLine, Script, SettingLine};
+//! The statements that describe the cluster: `nodes`, `uplink`, `queue`, `set`.
+use super::ast::{NodesLine, QueueLine, Script, SettingLine, UplinkLine};
 use super::error::{Problem, ScriptError};
 use super::keys::{Keys, count};
 use super::lexer::{Op, Word};
-use super::parse::bare;
-use ganger_core::model::amounts::parse_limit;
+use super::parse::{bare, no_more};
+use ganger_core::model::amounts::{parse_bandwidth, parse_limit};
 use ganger_core::model::machine::profiles::{Custom, profile, profile_names};
 use ganger_core::model::machine::{Machine, Parts, gpu_models};
 use ganger_core::model::policy::{Policy, PolicyError};
@@ -73,6 +73,21 @@ fn custom_machine(keys: &Keys) -> Result<Arc<Machine>, ScriptError> {
         gpu_model: keys.text("gpu_model").unwrap_or(usual.gpu_model),
     };
     custom.build().map(Arc::new).map_err(|why| ScriptError::value(keys.line, "the machine", "custom", why))
+}
+
+/// `uplink LEAF BANDWIDTH`; whether there is such a leaf is known when the nodes are there.
+pub fn uplink(script: &mut Script, line: u32, words: &[Word]) -> Result<(), ScriptError> {
+    let example = "uplink leaf0 400Gbps";
+    let leaf = bare(line, words, "the leaf", example)?.to_string();
+    let value = bare(line, &words[1..], "the bandwidth", example)?;
+    no_more(line, &words[2..], "uplink")?;
+    let bps = parse_bandwidth(value).map_err(|why| ScriptError::value(line, "the bandwidth", value, why))?;
+    if let Some(twin) = script.uplinks.iter().find(|uplink| uplink.leaf == leaf) {
+        let first = Some(twin.line);
+        return Err(ScriptError::new(line, Problem::Twice { what: "uplink".to_string(), word: leaf, first }));
+    }
+    script.uplinks.push(UplinkLine { line, leaf, bps });
+    Ok(())
 }
 
 pub fn queue(script: &mut Script, line: u32, words: &[Word]) -> Result<(), ScriptError> {

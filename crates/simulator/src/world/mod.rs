@@ -156,6 +156,11 @@ impl World {
         self.apply(Input::Setting { name, value, by }).map(|_| ())
     }
 
+    pub fn set_uplink(&mut self, leaf: &str, bps: u64) -> Result<(), Refusal> {
+        let (placements, uplinks, by) = (BTreeMap::new(), [(leaf.to_string(), bps)].into(), OPERATOR.to_string());
+        self.apply(Input::Fabric { placements, uplinks, by }).map(|_| ())
+    }
+
     pub fn set_queues(&mut self, queues: Vec<QueueSpec>) -> Result<(), Refusal> {
         self.apply(Input::Queues { queues, by: OPERATOR.to_string() }).map(|_| ())
     }

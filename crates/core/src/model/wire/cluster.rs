@@ -1,7 +1,6 @@
 //! The files that administrators apply: queues (`ganger queues apply`) and the cluster's shape (`ganger cluster apply`).
 //!
-//! As with job files, everything is checked at once and features of later work are refused by name. `uplink` is read
-//! and checked; nothing places by bandwidth yet, so it changes no placement. `settings` holds scheduler settings by
+//! As with job files, everything is checked at once and features of later work are refused by name. `settings` holds scheduler settings by
 //! the names of [`crate::model::policy`].
 use super::job::{FieldError, Findings};
 use crate::model::amounts::{AmountError, Limit, parse_bandwidth, parse_bytes};
@@ -95,6 +94,8 @@ pub struct PoolFile {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterPlan {
     pub placements: BTreeMap<String, NodePlacement>,
+    /// Leaf → bits per second of its way up.
+    pub uplinks: BTreeMap<String, u64>,
     pub settings: BTreeMap<String, String>,
 }
 
@@ -172,6 +173,7 @@ impl ClusterFile {
         let mut found = Findings::default();
         let mut placements: BTreeMap<String, NodePlacement> = BTreeMap::new();
         self.check_fabric(&mut found);
+        let uplinks = self.uplinks(&mut found);
         let spine_of: BTreeMap<&str, &str> = self
             .spines
             .iter()
@@ -191,7 +193,7 @@ impl ClusterFile {
             }
         }
         self.check_settings(&mut found);
-        found.finish(ClusterPlan { placements, settings: self.settings })
+        found.finish(ClusterPlan { placements, uplinks, settings: self.settings })
     }
 
     fn check_fabric(&self, found: &mut Findings) {
@@ -203,6 +205,10 @@ impl ClusterFile {
                 found.add(format!("spines.{spine}"), problem, "name its nodes under `leaves`, or remove it");
             }
         }
+    }
+
+    fn uplinks(&self, found: &mut Findings) -> BTreeMap<String, u64> {
+        let mut uplinks = BTreeMap::new();
         for (leaf, bandwidth) in &self.uplink {
             let field = format!("uplink.{leaf}");
             if !self.leaves.contains_key(leaf) {
@@ -212,8 +218,9 @@ impl ClusterFile {
                     "name its nodes under `leaves`, or remove it",
                 );
             }
-            found.amount(&field, Some(bandwidth), parse_bandwidth);
+            uplinks.insert(leaf.clone(), found.amount(&field, Some(bandwidth), parse_bandwidth));
         }
+        uplinks
     }
 
     fn check_pool(&self, found: &mut Findings, index: usize, placed: &BTreeMap<String, NodePlacement>) {
@@ -298,6 +305,7 @@ mod tests {
         );
         assert_eq!(plan.placements["n9"].leaf, None);
         assert_eq!(plan.settings["aging.step"], "24h");
+        assert_eq!(plan.uplinks["leaf1"], 3_200_000_000_000);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which of the nodes that would do: the one whose use spoils least of what else is asked for, then the tightest.
 use super::Search;
-use crate::model::ids::NodeId;
+use crate::model::ids::{LeafId, NodeId};
+use crate::model::job::Priority;
 use crate::scheduler::filter::Pick;
 use crate::scheduler::fit::Cell;
 
@@ -30,8 +31,20 @@ impl Search<'_, '_> {
         }
         let wasted = tightest.iter().all(|spot| spot.tightness.0);
         tightest.retain(|spot| spot.tightness.0 == wasted);
+        if !tightest.iter().all(|spot| self.keeps_off(self.leaf_of(spot.node))) {
+            tightest.retain(|spot| !self.keeps_off(self.leaf_of(spot.node)));
+        }
         self.spare_others(&mut tightest);
         tightest.into_iter().min_by_key(|spot| spot.tightness).map(|spot| (spot.node, spot.cell))
+    }
+
+    fn leaf_of(&self, node: NodeId) -> LeafId {
+        self.draft.cluster.node(node).leaf
+    }
+
+    /// Whether the job is one that others wait for, and gangs fill the way up from there: it goes elsewhere if it can.
+    pub fn keeps_off(&self, leaf: LeafId) -> bool {
+        self.spec.priority <= Priority::P1 && self.draft.uplinks.is_full(leaf)
     }
 
     fn tightness(&self, node: NodeId, cell: Cell) -> Tightness {
