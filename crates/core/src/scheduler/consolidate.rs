@@ -115,6 +115,8 @@ impl<'a> Session<'a> {
             && lost_gpu_ms(job, self.now) <= spec.total().gpus.saturating_mul(patience.0)
             && whole
             && rested
+            && attempt.guest_of.is_empty()
+            && !self.cluster.is_protected(job, self.now)
             && !self.leaving.contains(&job.id)
     }
 
