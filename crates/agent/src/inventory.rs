@@ -3,6 +3,7 @@
 //!
 //! It never invents what it could not read: a machine whose GPUs cannot be seen has none.
 use ganger_core::model::cpuset::CpuSet;
+use ganger_core::model::machine::mig::Instance;
 use ganger_core::model::machine::profiles::{UnknownProfile, profile};
 use ganger_core::model::machine::{Machine, MachineError, Parts, Socket, Source};
 use std::path::Path;
@@ -35,6 +36,8 @@ pub enum InventoryError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
     pub machine: Arc<Machine>,
+    /// Its GPUs are imagined: they are split by saying so.
+    pub is_virtual: bool,
     node: String,
 }
 
@@ -47,16 +50,27 @@ impl Inventory {
             InventorySource::Virtual(name) => profile(name)?,
             InventorySource::Described(machine) => machine.clone(),
         };
-        Ok(Inventory { machine, node: node.to_string() })
+        let is_virtual = !matches!(source, InventorySource::Real);
+        Ok(Inventory { machine, is_virtual, node: node.to_string() })
     }
 
     /// The UUID by which a process finds GPU `index`. A virtual GPU has a made-up one: always the same for the same node
     /// and index, and well-formed, so that what reads it does not stumble.
     pub fn gpu_uuid(&self, index: u8) -> String {
-        let hash = blake3::hash(format!("{}/gpu{index}", self.node).as_bytes()).to_hex();
-        let (a, b, c, d, e) = (&hash[..8], &hash[8..12], &hash[12..16], &hash[16..20], &hash[20..32]);
-        format!("GPU-{a}-{b}-{c}-{d}-{e}")
+        format!("GPU-{}", made_up_uuid(&format!("{}/gpu{index}", self.node)))
     }
+
+    /// The UUID of a MIG instance of a virtual GPU, as made up as that of the GPU.
+    pub fn mig_uuid(&self, gpu: u8, instance: Instance) -> String {
+        let Instance { compute, memory, start, .. } = instance;
+        format!("MIG-{}", made_up_uuid(&format!("{}/gpu{gpu}/{compute}g.{memory}@{start}", self.node)))
+    }
+}
+
+fn made_up_uuid(of: &str) -> String {
+    let hash = blake3::hash(of.as_bytes()).to_hex();
+    let (a, b, c, d, e) = (&hash[..8], &hash[8..12], &hash[12..16], &hash[16..20], &hash[20..32]);
+    format!("{a}-{b}-{c}-{d}-{e}")
 }
 
 /// Reads NUMA nodes with CPUs and their memory; a kernel without NUMA has one.

@@ -5,6 +5,7 @@ use crate::checkpoint::{self, Defect};
 use crate::inventory::Inventory;
 use crate::unit::Unit;
 use ganger_core::model::report::Report;
+use ganger_core::model::split::{self, Slice};
 use ganger_core::model::wire::agent::{Devices, Launch};
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
@@ -60,6 +61,9 @@ fn devices(asked: &Devices, inventory: &Inventory) -> Result<(), String> {
     if let Some(gpu) = asked.gpus.iter().find(|gpu| usize::from(**gpu) >= machine.gpus.len()) {
         return Err(format!("GPU {gpu} does not exist: this node has {}", machine.gpus.len()));
     }
+    if let Some(slice) = &asked.slice {
+        part(slice, inventory)?;
+    }
     if let Some(nic) = asked.nics.iter().find(|nic| usize::from(**nic) >= machine.nics.len()) {
         return Err(format!("network device {nic} does not exist: this node has {}", machine.nics.len()));
     }
@@ -71,6 +75,22 @@ fn devices(asked: &Devices, inventory: &Inventory) -> Result<(), String> {
         Some(_) => Err(format!("CPUs {all} do not exist on this node")),
         None => Ok(()),
     }
+}
+
+/// A part of a GPU: it exists, and somebody here can split the GPU so.
+fn part(slice: &Slice, inventory: &Inventory) -> Result<(), String> {
+    let (machine, gpu) = (&inventory.machine, slice.gpu);
+    if usize::from(gpu) >= machine.gpus.len() {
+        return Err(format!("GPU {gpu} does not exist: this node has {}", machine.gpus.len()));
+    }
+    split::beside(machine, &[], slice).map_err(|why| format!("{} of GPU {gpu}: {why}", slice.name_on(machine)))?;
+    if slice.instance().is_some() && !inventory.is_virtual {
+        let name = slice.name_on(machine);
+        return Err(format!(
+            "MIG {name} of GPU {gpu}: this agent has no partition driver and cannot create it; ask for whole GPUs here"
+        ));
+    }
+    Ok(())
 }
 
 fn may_run_as(account: &Account) -> Result<(), String> {
@@ -206,6 +226,8 @@ mod tests {
             assert!(why.contains(expected), "{expected}: {why}");
         };
         refused("GPU 8 does not exist", &|_, devices| devices.gpus = vec![8]);
+        refused("GPU 9 does not exist", &|_, devices| devices.slice = Some(testing::mig(9, 0)));
+        refused("cannot start there", &|_, devices| devices.slice = Some(testing::mig(0, 2)));
         refused("CPUs 900-903 do not exist", &|_, devices| {
             devices.cpus = ganger_core::model::cpuset::CpuSet::range(900, 904)
         });
@@ -215,6 +237,16 @@ mod tests {
         refused("the command is empty", &|launch, _| launch.run.command.clear());
         refused("it cannot resume here", &|launch, _| launch.resume_from = Some("/nonexistent/step-1".into()));
         refused("is a file", &|launch, _| launch.checkpoint.dir = Some("/proc/version".into()));
+    }
+
+    #[test]
+    fn only_virtual_gpus_are_split_without_a_driver() {
+        let mut inventory = Inventory::load("n0", &InventorySource::Virtual("dgx-h100".into())).unwrap();
+        let asked = Devices { gpus: Vec::new(), slice: Some(testing::mig(0, 4)), ..testing::devices(&[], 0) };
+        assert_eq!(devices(&asked, &inventory), Ok(()));
+        inventory.is_virtual = false;
+        let why = devices(&asked, &inventory).unwrap_err();
+        assert!(why.contains("MIG 3g.40gb@4 of GPU 0: this agent has no partition driver"), "{why}");
     }
 
     fn save(root: &Path, step: u64) -> PathBuf {

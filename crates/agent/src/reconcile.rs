@@ -4,8 +4,9 @@
 //! Absence is never a stop order: what runs and is not named is told as a stray and left alone. Nothing starts on
 //! devices that a living unit holds, and nothing starts that this agent has no record of preparing.
 use crate::unit::{Member, Unit, UnitKey};
+use ganger_core::model::split::Slice;
 use ganger_core::model::time::Time;
-use ganger_core::model::wire::agent::Action;
+use ganger_core::model::wire::agent::{Action, Devices};
 use std::collections::BTreeMap;
 
 /// How far a unit is, as this agent knows it.
@@ -167,11 +168,22 @@ fn overlap(ours: &[Member], theirs: &[Member]) -> Option<String> {
         if let Some(gpu) = our.gpus.iter().find(|gpu| their.gpus.contains(gpu)) {
             return Some(format!("GPU {gpu}"));
         }
+        if let Some(gpu) = parts_overlap(our, their) {
+            return Some(format!("what it is to get of GPU {gpu}"));
+        }
         if let Some(cpu) = our.cpus.intersection(&their.cpus).first() {
             return Some(format!("CPU {cpu}"));
         }
     }
     None
+}
+
+/// A GPU of which one has a part and the other all, or the same part.
+fn parts_overlap(our: &Devices, their: &Devices) -> Option<u8> {
+    let all = |slice: &Option<Slice>, whole: &Devices| slice.filter(|slice| whole.gpus.contains(&slice.gpu));
+    let both = our.slice.zip(their.slice).filter(|(one, two)| one.excludes(two)).map(|(one, _)| one);
+    let clash = all(&our.slice, their).or_else(|| all(&their.slice, our)).or(both);
+    clash.map(|slice| slice.gpu)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::ids::{AttemptNo, JobId, Rank};
 use ganger_core::model::job::{CheckpointPolicy, Launcher, Owner, RunSpec};
+use ganger_core::model::machine::mig::{Extra, Instance};
+use ganger_core::model::split::{Part, Slice};
 use ganger_core::model::time::{Span, Time};
 use ganger_core::model::wire::agent::{Action, Devices, Launch, Order, RankSite};
 use std::path::{Path, PathBuf};
@@ -37,7 +39,14 @@ pub fn devices(gpus: &[u8], first_cpu: u32) -> Devices {
         cpus: CpuSet::range(first_cpu, first_cpu + 4),
         memory: vec![(0, 8 << 30)],
         nics: gpus.iter().take(1).copied().collect(),
+        slice: None,
     }
+}
+
+/// A 3g.40gb of an H100.
+pub fn mig(gpu: u8, start: u8) -> Slice {
+    let instance = Instance { compute: 3, memory: 4, extra: Extra::Plain, start };
+    Slice { gpu, part: Part::Mig(instance), milli: 500, vram_bytes: 40 << 30 }
 }
 
 /// Job 7, attempt 1: ranks 0 and 1 on `n0`, 2 and 3 on `n1`, two GPUs each.

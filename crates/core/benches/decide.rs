@@ -303,6 +303,7 @@ fn place(cluster: &Cluster, node: NodeId, first: u32, gpus: u32) -> Place {
         vram_bytes: 0,
         pcie_bps: Vec::new(),
         network_bps: 0,
+        slice: None,
     }
 }
 

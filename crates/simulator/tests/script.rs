@@ -1,6 +1,7 @@
 //! The scenario grammar: all of it reads, and every kind of mistake is told with its line, word and alternatives.
 #![allow(clippy::unwrap_used)]
 use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
+use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::{Span, Time};
 use ganger_simulator::script::ast::{Action, JobCheck, Subject};
 use ganger_simulator::script::{Op, later, parse};
@@ -18,7 +19,7 @@ queue lab weight=2 guarantee=gpu:16 limit=gpu:32,cpu:400,memory:2TiB
 queue nlp parent=lab budget=100gpuh policy=rotate
 set aging.step=24h lease=30s
 at 0s   submit A workers=4 gpus=8 priority=P1 work=1h time=2h queue=nlp preemptible=true group=G/2
-at 0s   submit B workers=4 min=2 step=2 gpus=1 cpus=4 memory=8GiB vram=20GiB share=0.5 mig=3g.40gb gpu_model=H100 label=zone:a pcie_bandwidth=1GB/s network_bandwidth=50Gbps priority=P3 queue=lab/nlp require=leaf prefer=island ranks_per_island=8 group=G/2 ckpt_every=10m ckpt_time=30s restart_time=1m on_demand_ckpt=true grace=2m after=A begin=22:00 deadline=2d pool=training windows="22:00-06:00 Europe/Berlin"
+at 0s   submit B workers=4 min=2 step=2 gpus=1 cpus=4 memory=8GiB vram=20GiB share=0.5 sharing=time-slice distinct_gpus=true needs_vram=10GiB intermittent=true gpu_model=H100 label=zone:a pcie_bandwidth=1GB/s network_bandwidth=50Gbps priority=P3 queue=lab/nlp require=leaf prefer=island ranks_per_island=8 group=G/2 ckpt_every=10m ckpt_time=30s restart_time=1m on_demand_ckpt=true grace=2m after=A begin=22:00 deadline=2d pool=training windows="22:00-06:00 Europe/Berlin"
 at 10s  expect A running workers=4 on=n0,n1,n2,n3 same=leaf attempts=1 evictions=0 started=0s resumed_from=0s
 at 10s  expect B pending reason=Resources text~="needs 32, # not a comment"
 at 20s  fail n0
@@ -52,7 +53,9 @@ fn the_whole_grammar_reads() {
     assert_eq!((a.priority, a.preemptible, a.queue.as_str()), (Priority::P1, true, "lab/nlp"));
     assert_eq!((a.work, a.time, a.group.clone()), (Span::hours(1), Some(Span::hours(2)), Some(("G".to_string(), 2))));
     let Action::Submit(b) = &script.steps[1].action else { panic!("{:?}", script.steps[1]) };
-    assert_eq!((b.min, b.share, b.require), (Some(2), Some(500_000), Some(Level::Leaf)));
+    let half = PartAsk::Share { milli: 500, mode: ShareMode::TimeSlice };
+    assert!(b.distinct_gpus && b.intermittent && b.needs_vram_bytes == 10 << 30);
+    assert_eq!((b.min, b.part, b.require), (Some(2), Some(half), Some(Level::Leaf)));
     assert_eq!(b.after, [(DependencyKind::AfterOk, "A".to_string())]);
     assert!(b.preemptible, "P3 is preemptible unless it says otherwise");
     let Action::Expect(expectation) = &script.steps[3].action else { panic!("{:?}", script.steps[3]) };
@@ -68,8 +71,6 @@ fn later_work_is_read_and_then_refused_by_name() {
     let error = later::refuse_later_work(&script).unwrap_err().to_string();
     assert_eq!(error, "not supported yet: queue budget= (line 7)");
     for (statement, what) in [
-        ("submit A share=0.5", "share="),
-        ("submit A mig=3g.40gb", "mig="),
         ("submit A begin=22:00", "begin="),
         ("submit A deadline=2h", "deadline="),
         ("submit A windows=22:00-06:00", "windows="),
@@ -158,6 +159,9 @@ fn mistakes_in_statements_are_told_with_word_and_alternatives() {
             ("at 10s submit A after=Z", &["\"Z\""]),
             ("at 10s submit A share=2", &["share", "at most 1"]),
             ("at 10s submit A mig=big", &["3g.40gb"]),
+            ("at 10s submit A mig=3g.40gb share=0.5", &["mig", "not both"]),
+            ("at 10s submit A sharing=mps", &["sharing", "share="]),
+            ("at 10s submit A share=0.5 sharing=turns", &["sharing", "time-slice"]),
             ("at 10s submit A windows=night", &["night", "22:00-06:00"]),
             ("at 10s submit A ckpt_every=0s", &["ckpt_every"]),
             ("at 10s fail", &["the node"]),

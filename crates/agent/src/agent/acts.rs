@@ -151,8 +151,9 @@ impl Agent {
         }
         tracing::warn!(unit = %key, "it runs, but no order names it: it is left alone");
         for member in &entry.record.members {
-            let gpus =
+            let whole =
                 member.devices.gpus.iter().fold(0, |mask, gpu| mask | 1u64.checked_shl((*gpu).into()).unwrap_or(0));
+            let gpus = member.devices.slice.map_or(whole, |slice| whole | slice.mask());
             let (job, attempt, rank, cpus) = (key.job, key.attempt, member.rank, member.devices.cpus);
             self.outbox.push((None, Report::Stray { job, attempt, rank, gpus, cpus }));
         }

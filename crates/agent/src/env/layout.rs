@@ -1,6 +1,6 @@
 //! Which rank is where: the gang seen as nodes with their ranks, numbered in rank order.
 use super::Scene;
-use ganger_core::model::wire::agent::Launch;
+use ganger_core::model::wire::agent::{Devices, Launch};
 
 /// One node of the gang.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,8 @@ impl Layout {
         let node_rank = at.unwrap_or_else(|| {
             // Orders name the nodes they are sent to; a node that finds itself missing still has its own ranks.
             let ranks = scene.members.iter().map(|member| member.rank.0).collect();
-            let gpus = scene.members.iter().map(|member| member.devices.gpus.len() as u32).sum();
+            let visible = |devices: &Devices| devices.gpus.len() as u32 + u32::from(devices.slice.is_some());
+            let gpus = scene.members.iter().map(|member| visible(&member.devices)).sum();
             nodes.push(GangNode { name: scene.node.to_string(), address: String::new(), ranks, gpus });
             nodes.len() - 1
         });

@@ -86,6 +86,7 @@ pub fn environment(scene: &Scene) -> BTreeMap<String, String> {
     frameworks::identity(scene, &layout, &mut identity);
     slurm::identity(scene, &layout, &mut identity);
     devices::identity(scene, &mut identity);
+    devices::bounds(scene, &mut identity);
     ours(scene, &layout, &mut identity);
     let mut env = defaults.0;
     env.extend(scene.launch.run.env.clone());

@@ -83,6 +83,25 @@ fn a_job_without_gpus_sees_none() {
 }
 
 #[test]
+fn a_part_of_a_gpu_is_named_and_bounded() {
+    let env = build(Launcher::Ranks, |_, members| {
+        members[0].devices.gpus.clear();
+        members[0].devices.slice = Some(testing::mig(4, 4));
+    });
+    assert!(env["CUDA_VISIBLE_DEVICES"].starts_with("MIG-"), "{}", env["CUDA_VISIBLE_DEVICES"]);
+    assert!(!env.contains_key("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"));
+    let env = build(Launcher::Ranks, |_, members| {
+        let part = ganger_core::model::split::Part::Share(Default::default());
+        members[0].devices.gpus.clear();
+        members[0].devices.slice =
+            Some(ganger_core::model::split::Slice { gpu: 4, part, milli: 255, vram_bytes: 10 << 30 });
+    });
+    assert!(env["CUDA_VISIBLE_DEVICES"].starts_with("GPU-"), "{}", env["CUDA_VISIBLE_DEVICES"]);
+    assert_eq!(env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "25");
+    assert_eq!(env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], "0=10240M");
+}
+
+#[test]
 fn the_user_wins_except_for_who_a_rank_is_and_what_it_may_use() {
     let env = build(Launcher::Ranks, |launch, _| {
         for name in ["PATH", "OMP_NUM_THREADS", "NCCL_IB_HCA", "RANK", "CUDA_VISIBLE_DEVICES", "SLURM_PROCID"] {

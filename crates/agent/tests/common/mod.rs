@@ -115,6 +115,7 @@ pub fn order(rank: u32, launcher: Launcher, action: Action) -> Order {
             cpus: CpuSet::range(rank * 4, rank * 4 + 4),
             memory: vec![(0, 1 << 30)],
             nics: vec![],
+            slice: None,
         },
     }
 }

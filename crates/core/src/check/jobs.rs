@@ -111,13 +111,15 @@ fn domain(cluster: &Cluster, worker: &Worker, level: Level) -> Vec<u64> {
     let spine = u64::from(cluster.fabric.spine_of(node.leaf).0);
     let leaf = u64::from(node.leaf.0);
     let here = u64::from(node.id.0);
-    let gpus = (0..64u8).filter(|gpu| place.gpus >> gpu & 1 == 1);
+    let touched = place.touched_gpus();
+    let gpus = (0..64u8).filter(|gpu| touched >> gpu & 1 == 1);
     match level {
         Level::Cluster => vec![],
         Level::Spine => vec![spine],
         Level::Leaf => vec![leaf],
         Level::Node => vec![here],
-        Level::Socket if place.gpus == 0 => {
+        Level::Gpu => path_of(here, gpus.map(Some)),
+        Level::Socket if touched == 0 => {
             let mut path = vec![here];
             path.extend(place.memory.iter().map(|(socket, _)| u64::from(*socket)));
             path
@@ -125,7 +127,7 @@ fn domain(cluster: &Cluster, worker: &Worker, level: Level) -> Vec<u64> {
         Level::Socket => path_of(here, gpus.map(|gpu| node.machine.gpus[usize::from(gpu)].socket)),
         Level::Switch => path_of(here, gpus.map(|gpu| Some(node.machine.gpus[usize::from(gpu)].switch))),
         Level::Island => {
-            let spans = node.machine.islands.iter().any(|island| island.spans_nodes && island.gpus & place.gpus != 0);
+            let spans = node.machine.islands.iter().any(|island| island.spans_nodes && island.gpus & touched != 0);
             let root = if spans { leaf | 1 << 40 } else { here };
             let ids = gpus.map(|gpu| if spans { Some(0) } else { node.machine.island_of_gpu(gpu) });
             path_of(root, ids)

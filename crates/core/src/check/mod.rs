@@ -8,6 +8,7 @@
 mod jobs;
 mod nodes;
 mod promises;
+mod slices;
 
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId};
@@ -86,6 +87,7 @@ pub fn unexplained(cluster: &Cluster) -> Vec<Violation> {
 fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time, mut found: Found) -> Vec<Violation> {
     for id in nodes {
         nodes::node(cluster, cluster.node(*id), &mut found);
+        slices::node(cluster, cluster.node(*id), &mut found);
     }
     for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
         jobs::job(cluster, job, &mut found);

@@ -74,6 +74,8 @@ fn devices(cluster: &Cluster, node: &Node, tenants: &[(JobId, bool, &Worker)], f
         let holds = match (device, owners.get(&gpu)) {
             (Device::Free, None) | (Device::Sick { owner: None }, None) => true,
             (Device::Claimed(claimant), None) => promised(cluster, node, *claimant, gpu),
+            // Who holds its parts is another question.
+            (Device::Split { claimant }, None) => claimant.is_none_or(|c| promised(cluster, node, c, gpu)),
             (Device::Used(owner), Some((holder, stopping))) => owner == holder && !stopping,
             (Device::Draining { owner, claimant }, Some((holder, stopping))) => {
                 owner == holder && *stopping && claimant.is_none_or(|c| promised(cluster, node, c, gpu))

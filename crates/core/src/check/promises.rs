@@ -4,7 +4,7 @@ use super::Found;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Reservation};
 use crate::model::ids::{JobId, NodeId};
-use crate::model::job::{Attempt, Job, JobState, Priority};
+use crate::model::job::{Attempt, Job, JobState, Place, Priority};
 use crate::model::node::Device;
 use crate::model::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +23,12 @@ fn backed(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     let id = claim.claimant;
     let waits = cluster.job(id).is_some_and(Job::may_claim);
     found.unless(waits, 3, || format!("job {id} has a claim but neither waits nor moves"));
+    super::slices::claim(cluster, claim, found);
     for place in &claim.places {
         let node = cluster.node(place.node);
         let promised = node.mask(|device| match device {
             Device::Claimed(claimant) => claimant == id,
-            Device::Draining { claimant, .. } => claimant == Some(id),
+            Device::Draining { claimant, .. } | Device::Split { claimant } => claimant == Some(id),
             _ => false,
         });
         found.unless(place.gpus & !promised == 0, 3, || {
@@ -117,18 +118,18 @@ pub fn orphans(cluster: &Cluster, found: &mut Found) {
 /// Rule 5: two reserved starts do not need the same device at the same time. A job without a limit counts as over at
 /// once, because what it is assumed to take is a setting.
 pub fn overlaps(cluster: &Cluster, found: &mut Found) {
-    let mut kept: BTreeMap<NodeId, Vec<(u64, Time, Time, JobId)>> = BTreeMap::new();
+    let mut kept: BTreeMap<NodeId, Vec<(&Place, Time, Time, JobId)>> = BTreeMap::new();
     for reservation in cluster.reservations.values() {
         let limit = cluster.job(reservation.job).and_then(|job| job.spec.time_limit).unwrap_or(Span(1));
         let (start, end) = (reservation.start, reservation.start + limit);
         for place in &reservation.places {
             let here = kept.entry(place.node).or_default();
-            let clash = here.iter().find(|(gpus, from, to, _)| gpus & place.gpus != 0 && *from < end && start < *to);
+            let clash = here.iter().find(|(other, from, to, _)| other.excludes(place) && *from < end && start < *to);
             found.unless(clash.is_none(), 5, || {
                 let other = clash.map_or(reservation.job, |clash| clash.3);
                 format!("jobs {other} and {} are promised the same GPUs of {}", reservation.job, place.node)
             });
-            here.push((place.gpus, start, end, reservation.job));
+            here.push((place, start, end, reservation.job));
         }
     }
 }
@@ -172,7 +173,8 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
         if attempt.ran_from.is_some() || attempt.stopping().is_some() {
             continue;
         }
-        let end = at + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
+        let end =
+            at + attempt.ready_at.since(attempt.placed_at) + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
         for reservation in cluster.reservations.values() {
             let Some(reserved) = cluster.job(reservation.job) else { continue };
             let endless = job.spec.time_limit.is_none() && cluster.is_promoted(reserved, at);
@@ -211,7 +213,5 @@ fn goes_first(cluster: &Cluster, one: &Job, other: &Job) -> bool {
 }
 
 fn share_devices(attempt: &Attempt, reservation: &Reservation) -> bool {
-    attempt.workers.iter().any(|worker| {
-        reservation.places.iter().any(|place| place.node == worker.place.node && place.gpus & worker.place.gpus != 0)
-    })
+    attempt.workers.iter().any(|worker| reservation.places.iter().any(|place| place.excludes(&worker.place)))
 }

@@ -1,22 +1,32 @@
 //! The life of one run of a gang: placed → preparing → going → running → (stopping) → its last device is free.
 use super::change::Change;
+use super::splits;
 use crate::model::amounts::count;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{
     Attempt, AttemptPhase, EXIT_REQUEUE, Exit, Job, JobState, Place, Stop, StopWhy, Worker, WorkerPhase,
 };
 use crate::model::node::Device;
-use crate::model::time::Span;
+use crate::model::time::{Span, Time};
 use crate::scheduler::uplinks;
+
+/// What else is known of a run when it is placed.
+pub struct Beginning {
+    /// Its GPUs are split as it needs them then.
+    pub ready_at: Time,
+    /// Whose reserved devices it uses until they are needed.
+    pub guest_of: Vec<JobId>,
+}
 
 impl Change<'_> {
     /// Places a new attempt. The caller has checked that all of it is free.
-    pub fn start(&mut self, id: JobId, number: AttemptNo, places: Vec<Place>, guest_of: Vec<JobId>) {
+    pub fn start(&mut self, id: JobId, number: AttemptNo, places: Vec<Place>, from: Beginning) {
         self.unclaim(id, "");
         for (rank, place) in places.iter().enumerate() {
             self.occupy(id, Rank(rank as u32), place);
         }
-        let (now, deadline) = (self.now, self.now + self.cluster.policy.prepare_deadline);
+        let now = self.now;
+        let deadline = from.ready_at.max(now) + self.cluster.policy.prepare_deadline;
         let on = self.node_list(&places);
         let Some(job) = self.job_mut(id) else { return };
         let workers = places.into_iter().enumerate().map(|(rank, place)| Worker {
@@ -28,12 +38,13 @@ impl Change<'_> {
         job.attempt = Some(Attempt {
             number,
             placed_at: now,
+            ready_at: from.ready_at,
             ran_from: None,
             phase: AttemptPhase::Preparing { deadline },
             workers: workers.collect(),
             rendezvous_port: None,
             resume_from: job.checkpoint.clone(),
-            guest_of,
+            guest_of: from.guest_of,
         });
         job.note = None;
         job.exit_code = None;
@@ -65,13 +76,13 @@ impl Change<'_> {
         self.job_mut(id)?.attempt.as_mut()
     }
 
-    /// All are prepared: every node is told to go.
+    /// All are prepared, and their GPUs are split as they need them: every node is told to go.
     pub fn go_if_all_prepared(&mut self, id: JobId, number: AttemptNo) {
-        let deadline = self.now + self.cluster.policy.go_deadline;
+        let (now, deadline) = (self.now, self.now + self.cluster.policy.go_deadline);
         let Some(attempt) = self.live_attempt(id, number) else { return };
         let prepared = |worker: &Worker| matches!(worker.phase, WorkerPhase::Prepared { .. });
         let preparing = matches!(attempt.phase, AttemptPhase::Preparing { .. });
-        if !preparing || !attempt.workers.iter().all(prepared) {
+        if !preparing || attempt.ready_at > now || !attempt.workers.iter().all(prepared) {
             return;
         }
         if let Some(WorkerPhase::Prepared { port }) = attempt.workers.first().map(|worker| &worker.phase) {
@@ -150,6 +161,9 @@ impl Change<'_> {
                 *device = Device::Draining { owner: id, claimant: None };
             }
         }
+        if let Some(slice) = place.slice {
+            splits::start_leaving(node, id, slice);
+        }
         node.generation += 1;
     }
 
@@ -183,8 +197,8 @@ impl Change<'_> {
         let held_us = now.since(attempt.placed_at).0.saturating_mul(1_000);
         let by_itself = attempt.stopping().is_none() && !given_up;
         if let Some(job) = self.job_mut(id) {
-            let gpus: u64 = place.gpus.count_ones().into();
-            job.gpu_us = job.gpu_us.saturating_add(held_us.saturating_mul(gpus));
+            let gpu_us = u128::from(held_us) * u128::from(place.resources().all_gpus_milli()) / 1_000;
+            job.gpu_us = job.gpu_us.saturating_add(u64::try_from(gpu_us).unwrap_or(u64::MAX));
             if let (true, Exit::Code(code)) = (by_itself, &exit) {
                 job.exit_code = Some(job.exit_code.map_or(*code, |old| old.max(*code)));
             }

@@ -1,5 +1,6 @@
 //! One input at work: the cluster, what it touches, and the small moves that all handlers share.
 use super::input::{Effects, Event, Refusal};
+use super::splits;
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Job, JobState, Place};
@@ -77,11 +78,15 @@ impl<'a> Change<'a> {
 
     /// Adds a place to its node and to the job's queues.
     pub fn occupy(&mut self, id: JobId, rank: crate::model::Rank, place: &Place) {
+        let now = self.now;
         let node = self.node_mut(place.node);
         for (index, device) in node.devices.iter_mut().enumerate() {
             if place.gpus >> index & 1 == 1 {
                 *device = Device::Used(id);
             }
+        }
+        if let Some(slice) = place.slice {
+            splits::hold(node, id, rank, slice, now);
         }
         node.cpus_used = node.cpus_used.union(&place.cpus);
         for (part, amount) in place.amounts() {
@@ -107,6 +112,9 @@ impl<'a> Change<'a> {
                 };
             }
         }
+        if let Some(slice) = place.slice {
+            splits::give(node, id, rank, slice);
+        }
         node.cpus_used = node.cpus_used.difference(&place.cpus);
         for (part, amount) in place.amounts() {
             node.set_amount_used(part, node.amount_used(part).saturating_sub(amount));
@@ -114,7 +122,7 @@ impl<'a> Change<'a> {
         node.tenants.remove(&(id, rank));
         node.generation += 1;
         self.charge(id, place, false);
-        if strays & place.gpus != 0 {
+        if strays & place.touched_gpus() != 0 {
             self.drop_broken_claims(place.node);
         }
     }
@@ -146,6 +154,7 @@ impl<'a> Change<'a> {
                     Device::Draining { owner, claimant: Some(by) } if by == claimant => {
                         Device::Draining { owner, claimant: None }
                     }
+                    Device::Split { claimant: Some(by) } if by == claimant => Device::Split { claimant: None },
                     other => other,
                 };
             }

@@ -1,13 +1,17 @@
 //! Applies a decision as one whole, or drops it: every step is checked against the state of now, and the result against
 //! the rules, before anything is kept.
+use super::attempts::Beginning;
 use super::change::Change;
 use super::input::{Effects, Refusal};
 use crate::check;
 use crate::model::amounts::count;
+use crate::model::cluster::Cluster;
 use crate::model::decision::{Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId, Rank};
 use crate::model::job::{JobState, Place, Priority};
 use crate::model::node::Device;
+use crate::model::split;
+use crate::model::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn apply(change: Change<'_>, decision: Decision) -> Result<Effects, Refusal> {
@@ -18,10 +22,11 @@ pub fn apply(change: Change<'_>, decision: Decision) -> Result<Effects, Refusal>
     }
     let now = change.now;
     let target = change.cluster;
+    let ready = ready_times(target, &decision.steps, now);
     let mut trial = target.clone();
     let mut change = Change::new(&mut trial, now);
     for step in &decision.steps {
-        change.take_step(step)?;
+        change.take_step(step, &ready)?;
     }
     let (touched, at) = (decision.touched_nodes(), decision.at);
     let jobs: BTreeSet<JobId> = change.effects.dirty.jobs.union(&change.effects.dirty.claims).copied().collect();
@@ -34,8 +39,19 @@ pub fn apply(change: Change<'_>, decision: Decision) -> Result<Effects, Refusal>
     Ok(effects)
 }
 
+/// When the GPUs of each start are split as it needs them, from what they are before the decision.
+fn ready_times(cluster: &Cluster, steps: &[Step], now: Time) -> BTreeMap<JobId, Time> {
+    let takes = cluster.policy.repartition_time;
+    let ready = |place: &Place| split::ready_at(cluster.node(place.node), place, now, takes);
+    let starts = steps.iter().filter_map(|step| match step {
+        Step::Start { job, places, .. } => Some((*job, places.iter().map(ready).max()?)),
+        _ => None,
+    });
+    starts.collect()
+}
+
 impl Change<'_> {
-    fn take_step(&mut self, step: &Step) -> Result<(), Refusal> {
+    fn take_step(&mut self, step: &Step, ready: &BTreeMap<JobId, Time>) -> Result<(), Refusal> {
         match step {
             Step::Stop { job, attempt, why } => {
                 self.expect_live(*job, *attempt)?;
@@ -47,9 +63,11 @@ impl Change<'_> {
             }
             Step::Claim(claim) => self.claim(claim)?,
             Step::Unclaim { claimant, why } => self.unclaim(*claimant, why),
+            Step::Repartition { node, gpu, layout } => self.repartition(*node, *gpu, layout)?,
             Step::Start { job, attempt, places, guest_of } => {
                 self.expect_startable(*job, *attempt, places)?;
-                self.start(*job, *attempt, places.clone(), guest_of.clone());
+                let ready_at = ready.get(job).copied().unwrap_or(self.now);
+                self.start(*job, *attempt, places.clone(), Beginning { ready_at, guest_of: guest_of.clone() });
             }
         }
         Ok(())
@@ -84,7 +102,13 @@ impl Change<'_> {
         let free = |device: Device| matches!(device, Device::Free) || device == Device::Claimed(id);
         for place in places {
             let node = self.cluster.node(place.node);
-            if !node.accepts(yields, self.now) || place.gpus & !node.mask(free) != 0 {
+            let open = |gpu: u8| {
+                matches!(node.devices.get(usize::from(gpu)), Some(Device::Free | Device::Split { claimant: None }))
+            };
+            let there = place.gpus & !node.mask(free) == 0
+                && place.slice.is_none_or(|slice| open(slice.gpu))
+                && !self.is_promised_to_another(id, place);
+            if !node.accepts(yields, self.now) || !there {
                 return Err(stale(format!("devices on {} for job {id} are not free", node.name)));
             }
         }
@@ -131,6 +155,7 @@ impl Change<'_> {
                 *device = match *device {
                     Device::Free => Device::Claimed(id),
                     Device::Draining { owner, claimant: None } => Device::Draining { owner, claimant: Some(id) },
+                    Device::Split { claimant: None } => Device::Split { claimant: Some(id) },
                     other => return Err(stale(format!("GPU {index} of {} is {other:?}", node.name))),
                 };
             }

@@ -13,6 +13,7 @@ mod nodes;
 mod orders;
 mod people;
 mod reports;
+mod splits;
 mod tick;
 
 pub use input::{Effects, Event, Input, Refusal};

@@ -115,6 +115,8 @@ impl Change<'_> {
             let node = self.node_mut(id);
             if rebooted {
                 node.strays.clear();
+                // Instances and servers do not outlive a boot.
+                node.splits.clear();
                 node.devices
                     .iter_mut()
                     .filter(|d| **d == (Device::Sick { owner: None }))
@@ -127,6 +129,7 @@ impl Change<'_> {
                     _ => Device::Sick { owner: None },
                 };
                 node.devices = (0..spec.machine.gpus.len()).map(device).collect();
+                node.splits.clear();
                 node.memory_used = vec![0; spec.machine.sockets.len()];
                 node.machine = spec.machine;
             }
@@ -328,11 +331,12 @@ impl Change<'_> {
     pub fn drop_broken_claims(&mut self, id: NodeId) {
         let node = self.cluster.node(id);
         let sick = node.mask(|device| matches!(device, Device::Sick { .. }));
+        let lost = node.strays.iter().fold(sick, |mask, stray| mask | stray.gpus);
         let broken: Vec<JobId> = self
             .cluster
             .claims
             .values()
-            .filter(|claim| claim.places.iter().any(|place| place.node == id && place.gpus & sick != 0))
+            .filter(|claim| claim.places.iter().any(|place| place.node == id && place.touched_gpus() & lost != 0))
             .map(|claim| claim.claimant)
             .collect();
         broken.into_iter().for_each(|claimant| self.unclaim(claimant, "a device that it needs is lost"));
@@ -355,6 +359,7 @@ fn fresh_node(id: NodeId, spec: NodeSpec, now: Time) -> Node {
         agent: spec.agent,
         generation: 1,
         devices: vec![Device::Free; spec.machine.gpus.len()],
+        splits: Default::default(),
         tenants: Default::default(),
         strays: Vec::new(),
         cpus_used: Default::default(),

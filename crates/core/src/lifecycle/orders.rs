@@ -25,7 +25,13 @@ pub fn orders(cluster: &Cluster, id: NodeId) -> Vec<Order> {
         rank: stray.rank,
         action: Action::Stop { grace: false, deadline: cluster.now, why: "no order names it".to_string() },
         launch: Arc::new(Launch::nothing()),
-        devices: Devices { gpus: bits(stray.gpus), cpus: stray.cpus, memory: Vec::new(), nics: Vec::new() },
+        devices: Devices {
+            gpus: bits(stray.gpus),
+            cpus: stray.cpus,
+            memory: Vec::new(),
+            nics: Vec::new(),
+            slice: None,
+        },
     }));
     orders.sort_by_key(|order| (order.job, order.attempt, order.rank));
     orders
@@ -55,7 +61,13 @@ fn first_address(cluster: &Cluster, attempt: &Attempt) -> String {
 }
 
 fn devices(place: &Place) -> Devices {
-    Devices { gpus: bits(place.gpus), cpus: place.cpus, memory: place.memory.clone(), nics: bits(place.nics) }
+    Devices {
+        gpus: bits(place.gpus),
+        cpus: place.cpus,
+        memory: place.memory.clone(),
+        nics: bits(place.nics),
+        slice: place.slice,
+    }
 }
 
 fn bits(mask: u64) -> Vec<u8> {
@@ -69,7 +81,8 @@ fn launch(cluster: &Cluster, job: &Job, attempt: &Attempt) -> Launch {
         let local = on_node.entry(node.id).or_default();
         let local_rank = *local;
         *local += 1;
-        let gpus = worker.place.gpus.count_ones();
+        // A process sees its part of a GPU as one.
+        let gpus = worker.place.touched_gpus().count_ones();
         RankSite { node: node.name.clone(), address: node.address.clone(), gpus, local_rank }
     });
     Launch {

@@ -22,7 +22,7 @@ impl Change<'_> {
             owner.user,
             spec.queue,
             count(spec.gang.workers.into(), "worker"),
-            count(spec.shape.gpus.into(), "GPU"),
+            spec.shape.gpu_words(),
             spec.priority
         );
         fragment::learn(self.cluster, Want::of(&spec), spec.gang.workers);

@@ -103,6 +103,9 @@ impl Change<'_> {
             return self.stop(id, why);
         }
         match &attempt.phase {
+            AttemptPhase::Preparing { deadline } if *deadline > self.now => {
+                self.go_if_all_prepared(id, attempt.number);
+            }
             AttemptPhase::Preparing { .. } | AttemptPhase::Going { .. } => {
                 let going = matches!(attempt.phase, AttemptPhase::Going { .. });
                 let late = attempt.workers.iter().find(|worker| match worker.phase {
@@ -200,6 +203,11 @@ pub fn next_deadline(cluster: &Cluster) -> Option<Time> {
     nodes.chain(jobs).chain(claims).chain(wake_up).min().filter(|at| *at < Time::NEVER)
 }
 
+/// Whether all of it waits for its GPUs only.
+fn is_prepared(attempt: &Attempt) -> bool {
+    attempt.workers.iter().all(|worker| matches!(worker.phase, WorkerPhase::Prepared { .. }))
+}
+
 /// When the attempt has to be told that it must leave, and why.
 fn leaves_at(cluster: &Cluster, id: JobId, attempt: &Attempt) -> Option<(Time, StopWhy)> {
     let job = cluster.job(id).filter(|_| attempt.stopping().is_none())?;
@@ -215,6 +223,7 @@ fn job_deadline(cluster: &Cluster, job: &Job) -> Time {
 
 fn phase_deadline(cluster: &Cluster, job: &Job, attempt: &Attempt) -> Time {
     match &attempt.phase {
+        AttemptPhase::Preparing { deadline } if is_prepared(attempt) => attempt.ready_at.min(*deadline),
         AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline } => *deadline,
         AttemptPhase::Running { since } => {
             let limit = job.spec.time_limit.map_or(Time::NEVER, |limit| *since + limit);

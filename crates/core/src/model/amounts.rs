@@ -10,6 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
 pub struct Resources {
+    /// Whole ones.
     pub gpus: u64,
     pub cpus: u64,
     pub memory_bytes: u64,
@@ -17,6 +18,13 @@ pub struct Resources {
     pub vram_bytes: u64,
     pub pcie_bandwidth_bps: u64,
     pub network_bandwidth_bps: u64,
+    /// Parts of GPUs beside the whole ones, in thousandths of a GPU. No dimension of its own: it counts as GPUs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gpu_milli: u64,
+}
+
+fn is_zero(amount: &u64) -> bool {
+    *amount == 0
 }
 
 /// The names of the dimensions in the order of [`Resources::amounts`], as records and messages use them.
@@ -29,13 +37,13 @@ impl Resources {
     /// From amounts in the order of [`DIMENSIONS`].
     pub const fn of(amounts: [u64; 6]) -> Resources {
         let [gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps] = amounts;
-        Resources { gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps }
+        Resources { gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps, gpu_milli: 0 }
     }
 
-    /// In the order of [`DIMENSIONS`].
+    /// In the order of [`DIMENSIONS`]; of GPUs with their parts, rounded up.
     pub const fn amounts(self) -> [u64; 6] {
-        let Resources { gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps } = self;
-        [gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps]
+        let Resources { cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps, .. } = self;
+        [self.all_gpus(), cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps]
     }
 
     /// The amount of the dimension of this name; 0 for a name that is none.
@@ -45,9 +53,15 @@ impl Resources {
     }
 
     fn with(self, other: Resources, join: impl Fn(u64, u64) -> u64) -> Resources {
-        let (mut sums, others) = (self.amounts(), other.amounts());
-        sums.iter_mut().zip(others).for_each(|(sum, one)| *sum = join(*sum, one));
-        Resources::of(sums)
+        Resources {
+            gpus: join(self.gpus, other.gpus),
+            cpus: join(self.cpus, other.cpus),
+            memory_bytes: join(self.memory_bytes, other.memory_bytes),
+            vram_bytes: join(self.vram_bytes, other.vram_bytes),
+            pcie_bandwidth_bps: join(self.pcie_bandwidth_bps, other.pcie_bandwidth_bps),
+            network_bandwidth_bps: join(self.network_bandwidth_bps, other.network_bandwidth_bps),
+            gpu_milli: join(self.gpu_milli, other.gpu_milli),
+        }
     }
 
     pub fn plus(self, other: Resources) -> Resources {
@@ -56,8 +70,9 @@ impl Resources {
 
     /// What is left after `other` is taken away, or `None` if that would be below zero anywhere.
     pub fn minus(self, other: Resources) -> Option<Resources> {
-        let enough = self.amounts().into_iter().zip(other.amounts()).all(|(have, take)| have >= take);
-        enough.then(|| self.less(other))
+        // What is taken comes to itself again only where nothing was cut off.
+        let rest = self.less(other);
+        (rest.plus(other) == self).then_some(rest)
     }
 
     /// As [`Resources::minus`], where nothing falls below zero.
@@ -67,6 +82,16 @@ impl Resources {
 
     pub fn times(self, n: u64) -> Resources {
         self.with(Resources::ZERO, |amount, _| amount.saturating_mul(n))
+    }
+
+    /// GPUs with their parts, in thousandths: exact.
+    pub fn all_gpus_milli(&self) -> u64 {
+        self.gpus.saturating_mul(1_000).saturating_add(self.gpu_milli)
+    }
+
+    /// GPUs with their parts, rounded up: over a limit in whole GPUs exactly if the exact amount is.
+    pub const fn all_gpus(&self) -> u64 {
+        self.gpus.saturating_add(self.gpu_milli.div_ceil(1_000))
     }
 }
 
@@ -268,6 +293,9 @@ mod tests {
         let asks = Resources { gpus: 17, cpus: 9_999, ..Resources::ZERO };
         assert_eq!(limit.exceeded_by(asks), Some(("gpus", 17, 16)));
         assert_eq!(limit.exceeded_by(Resources { gpus: 16, ..asks }), None);
+        let with_a_part = Resources { gpus: 15, gpu_milli: 1_000, ..Resources::ZERO };
+        assert_eq!(limit.exceeded_by(with_a_part), None);
+        assert_eq!(limit.exceeded_by(Resources { gpu_milli: 1_001, ..with_a_part }), Some(("gpus", 17, 16)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 use super::amounts::count;
 use super::ids::{AttemptNo, JobId, NodeId, Rank};
 use super::job::{Level, Place, Priority, StopWhy};
+use super::split::Layout;
 use super::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -49,6 +50,8 @@ pub enum Step {
     Claim(Claim),
     /// Give up a claim, because its claimant starts elsewhere or can no longer use it.
     Unclaim { claimant: JobId, why: String },
+    /// Split the GPU anew, or make it whole, for the starts that follow; it takes its time.
+    Repartition { node: NodeId, gpu: u8, layout: Layout },
     /// Start a new attempt on these places, in rank order.
     Start {
         job: JobId,

@@ -103,5 +103,5 @@ impl Cluster {
 pub fn meets(places: &[Place], place: &Place) -> bool {
     places
         .iter()
-        .any(|other| other.node == place.node && (other.gpus & place.gpus != 0 || !other.cpus.is_disjoint(&place.cpus)))
+        .any(|other| other.node == place.node && (other.excludes(place) || !other.cpus.is_disjoint(&place.cpus)))
 }

@@ -16,6 +16,7 @@ pub mod part;
 pub mod policy;
 pub mod queue;
 pub mod report;
+pub mod split;
 pub mod time;
 pub mod wire;
 

@@ -3,6 +3,7 @@ use super::amounts::Resources;
 use super::cpuset::CpuSet;
 use super::ids::{AttemptNo, JobId, LeafId, NodeId, Rank};
 use super::machine::Machine;
+use super::split::{Slice, Split};
 use super::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +62,11 @@ pub enum Device {
         owner: JobId,
         claimant: Option<JobId>,
     },
+    /// In parts, each with its holder: see [`Node::splits`].
+    Split {
+        /// Who gets all of it when the last part is given back.
+        claimant: Option<JobId>,
+    },
     /// Health has taken it out; an owner may still have to leave.
     Sick {
         owner: Option<JobId>,
@@ -100,6 +106,9 @@ pub struct Node {
     pub generation: u64,
     /// One per GPU of the machine.
     pub devices: Vec<Device>,
+    /// GPUs that are split or were last, by index. Any other is whole.
+    #[serde(default)]
+    pub splits: BTreeMap<u8, Split>,
     /// Live workers on this node.
     pub tenants: BTreeSet<(JobId, Rank)>,
     /// Processes of ours that no order names: their devices are sick until they are over.
@@ -150,14 +159,21 @@ impl Node {
     pub fn used(&self) -> Resources {
         let sum = |amounts: &mut dyn Iterator<Item = &u64>| amounts.fold(0u64, |sum, one| sum.saturating_add(*one));
         let owned = self.mask(|device| device.owner().is_some());
+        let in_parts = self.held_slices().fold(0, |sum, slice| slice.vram_bytes.saturating_add(sum));
         Resources {
             gpus: owned.count_ones().into(),
             cpus: self.cpus_used.count().into(),
             memory_bytes: sum(&mut self.memory_used.iter()),
-            vram_bytes: self.machine.vram_bytes_of(owned),
+            vram_bytes: self.machine.vram_bytes_of(owned).saturating_add(in_parts),
             pcie_bandwidth_bps: sum(&mut self.pcie_used_bps.values()),
             network_bandwidth_bps: self.network_used_bps,
+            gpu_milli: self.held_slices().map(|slice| u64::from(slice.milli)).sum(),
         }
+    }
+
+    /// The parts of GPUs that are held.
+    pub fn held_slices(&self) -> impl Iterator<Item = &Slice> {
+        self.splits.values().flat_map(|split| split.held.iter().map(|held| &held.slice))
     }
 
     pub fn capacity(&self) -> Resources {

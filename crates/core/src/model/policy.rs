@@ -54,6 +54,8 @@ pub struct Policy {
     pub consolidate: bool,
     /// No move costs more work than this, and nobody is moved for a job that starts by itself within it.
     pub consolidate_patience: Span,
+    /// How long a GPU takes to be split anew, or to be whole again.
+    pub repartition_time: Span,
     /// Bound on the placement trials of one decision.
     pub budget: u64,
 }
@@ -85,6 +87,7 @@ impl Default for Policy {
             claim_margin: Span::minutes(5),
             consolidate: true,
             consolidate_patience: Span::minutes(10),
+            repartition_time: Span::seconds(10),
             budget: 1_000_000,
         }
     }
@@ -139,6 +142,7 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("assumed.time", |p, v| set_span(&mut p.assumed_time, v)),
     ("consolidate", |p, v| set_switch(&mut p.consolidate, v)),
     ("consolidate.patience", |p, v| set_span(&mut p.consolidate_patience, v)),
+    ("repartition.time", |p, v| set_span(&mut p.repartition_time, v)),
     ("reservations", |p, v| set_count(&mut p.reservations, v)),
     ("promote.after", |p, v| set_span(&mut p.promote_after, v)),
     ("protect.after", |p, v| set_count(&mut p.protect_after, v)),

@@ -10,6 +10,7 @@ use crate::model::job::{Attempt, Job, Place, Worker};
 use crate::model::node::Device;
 use crate::model::part::Part;
 use crate::model::queue::ancestry;
+use crate::model::split;
 use crate::model::time::{Span, Time};
 use std::collections::BTreeMap;
 
@@ -69,7 +70,8 @@ impl<'a> Session<'a> {
                 self.ends.push(Held { end, assumed: false, told: true, job: job.id, places, guest: None });
             }
             if attempt.stopping().is_none() {
-                let (end, assumed) = self.expected_end(job, attempt.ran_from.unwrap_or(self.now));
+                let from = attempt.ran_from.unwrap_or(self.now.max(attempt.ready_at));
+                let (end, assumed) = self.expected_end(job, from);
                 let guest = self.guest(job, &attempt.guest_of);
                 let places = Hold::Staying(attempt);
                 self.ends.push(Held { end, assumed, told: false, job: job.id, places, guest });
@@ -80,8 +82,13 @@ impl<'a> Session<'a> {
     /// What was kept for a claim that is given up. What its victims still free comes by itself.
     fn free_what_waits(&mut self, claim: &Claim) {
         for place in &claim.places {
-            let waiting = self.cluster.node(place.node).mask(|device| device == Device::Claimed(claim.claimant));
-            self.draft.change(place.node, |room| room.gpus |= waiting);
+            let claimant = Some(claim.claimant);
+            let waiting = self.cluster.node(place.node).mask(|device| match device {
+                Device::Claimed(by) => Some(by) == claimant,
+                Device::Split { claimant: by } => by == claimant,
+                _ => false,
+            });
+            self.draft.give_gpus(place.node, waiting);
         }
     }
 
@@ -112,7 +119,7 @@ impl<'a> Session<'a> {
         self.promised.insert(job.id);
         self.draft.uplinks.add(self.cluster, &job.spec, claim.places.iter());
         self.charge(job, &claim.places);
-        let (end, assumed) = self.expected_end(job, claim.deadline);
+        let (end, assumed) = self.expected_end(job, claim.deadline + self.splitting(job));
         let places = Hold::Chosen(claim.places.clone());
         self.ends.push(Held { end, assumed, told: false, job: job.id, places, guest: None });
     }
@@ -123,7 +130,7 @@ impl<'a> Session<'a> {
         let mut awaited = Amounts::new();
         for place in places {
             let kept = less_freed(place, freed, |at, bytes| *awaited.entry(at).or_default() += bytes);
-            self.draft.change(place.node, |room| room.take(&kept));
+            self.draft.take(&kept);
         }
         awaited
     }
@@ -133,7 +140,8 @@ impl<'a> Session<'a> {
             Step::Start { job, places, guest_of, .. } => self.note_start(*job, places, guest_of),
             Step::Stop { job, .. } | Step::Shrink { job, .. } => drop(self.leaving.insert(*job)),
             Step::Claim(claim) => self.note_claim(claim),
-            Step::Unclaim { .. } => {}
+            // What is split anew follows from the starts.
+            Step::Unclaim { .. } | Step::Repartition { .. } => {}
         }
     }
 
@@ -141,7 +149,10 @@ impl<'a> Session<'a> {
     fn note_start(&mut self, id: JobId, places: &[Place], guest_of: &[JobId]) {
         self.started.insert(id);
         let Some(job) = self.cluster.job(id) else { return };
-        let (end, assumed) = self.expected_end(job, self.now);
+        let takes = self.cluster.policy.repartition_time;
+        let ready = |place: &Place| split::ready_at(self.cluster.node(place.node), place, self.now, takes);
+        let from = places.iter().map(ready).max().unwrap_or(self.now);
+        let (end, assumed) = self.expected_end(job, from);
         if self.claim_of(id).is_some() {
             self.promised.remove(&id);
             self.later = None;
@@ -181,6 +192,14 @@ impl<'a> Session<'a> {
         self.promise(claim, freed);
         let victims = claim.victims.len() as u32;
         self.claiming.insert(claim.claimant, Blocker::Yielding { victims, deadline: claim.deadline });
+    }
+
+    /// How long a job that is not placed yet may have to wait for its GPUs to be split anew, or to be whole again.
+    pub fn splitting(&self, job: &Job) -> Span {
+        match self.splits || job.spec.shape.part.is_some() {
+            true => self.cluster.policy.repartition_time,
+            false => Span::ZERO,
+        }
     }
 
     /// What a stop may take longer than the grace of who is stopped.

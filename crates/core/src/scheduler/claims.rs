@@ -2,10 +2,13 @@
 use super::book::{Amounts, amounts_of};
 use super::preempt::may_evict;
 use super::{Session, Unit};
+use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Step};
-use crate::model::ids::{AttemptNo, JobId};
+use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Place, Priority, StopWhy};
 use crate::model::node::Device;
+use crate::model::split::{self, Slice};
+use std::collections::BTreeMap;
 
 impl<'a> Session<'a> {
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
@@ -126,7 +129,8 @@ impl<'a> Session<'a> {
     /// Whether everything that the claims of a unit promise is free for it.
     fn are_free(&mut self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
         let there = |place: &Place, claim: &Claim| self.devices_wait_for(claim.claimant, place);
-        claims.iter().all(|claim| claim.places.iter().all(|place| there(place, claim)))
+        parts_are_free(self.cluster, claims)
+            && claims.iter().all(|claim| claim.places.iter().all(|place| there(place, claim)))
             && amounts_of(claims.iter().flat_map(|claim| claim.places.iter())).into_iter().all(
                 |((node, part), amount)| {
                     let node = self.cluster.node(node);
@@ -156,6 +160,22 @@ impl<'a> Session<'a> {
         let yields = self.cluster.job(claimant).is_some_and(|j| j.spec.priority == Priority::P3);
         place.gpus & !own == 0 && place.cpus.is_disjoint(&node.cpus_used) && node.accepts(yields, self.now)
     }
+}
+
+/// Whether the parts of GPUs that are claimed are free, all of them together.
+fn parts_are_free(cluster: &Cluster, claims: &[&Claim]) -> bool {
+    let mut held: BTreeMap<(NodeId, u8), Vec<Slice>> = BTreeMap::new();
+    claims.iter().flat_map(|claim| &claim.places).all(|place| {
+        let (node, Some(slice)) = (cluster.node(place.node), place.slice) else { return true };
+        let device = node.devices.get(usize::from(slice.gpu));
+        let stray = node.strays.iter().any(|stray| stray.gpus & slice.mask() != 0);
+        let open = matches!(device, Some(Device::Free | Device::Split { claimant: None }));
+        let now = || node.held_slices().filter(|held| held.gpu == slice.gpu).copied().collect();
+        let taken = held.entry((node.id, slice.gpu)).or_insert_with(now);
+        let fits = split::beside(&node.machine, taken, &slice).is_ok();
+        taken.push(slice);
+        open && !stray && fits
+    })
 }
 
 /// Whether devices are what the blocked one is waiting for.

@@ -109,6 +109,7 @@ impl<'a> Session<'a> {
         let rested = job.rests_until(patience).is_none_or(|at| at <= self.now);
         let whole = attempt.staying().count() == spec.gang.workers as usize && attempt.leaving().next().is_none();
         (spec.preemptible || spec.checkpoint.on_demand)
+            && spec.shape.part.is_none()
             && spec.priority >= claimant.priority
             && spec.group.is_none()
             && spec.total().gpus <= claimant.total().gpus

@@ -4,8 +4,10 @@ use super::filter::Pick;
 use super::fit::Cell;
 use super::fragment::Harms;
 use super::room::Room;
+use super::slices::{Moved, NodeParts, Parts, Site};
 use super::uplinks::Uplinks;
 use crate::model::cluster::Cluster;
+use crate::model::cpuset::CpuSet;
 use crate::model::ids::NodeId;
 use crate::model::job::{JobSpec, Place};
 use crate::model::machine::Machine;
@@ -17,12 +19,20 @@ pub struct Draft<'a> {
     pub cluster: &'a Cluster,
     rooms: Vec<Room>,
     undo: Vec<(NodeId, Room)>,
+    /// GPUs in parts.
+    parts: Parts,
     counts: Counts,
     harms: Harms,
     /// What gangs over several leaves ask of the ways up, with those that this decision starts.
     pub uplinks: Uplinks,
     /// Node looks and placement trials so far: what the budget counts.
     pub work: u64,
+}
+
+/// What is free on one node.
+pub struct Stand {
+    room: Room,
+    parts: Option<NodeParts>,
 }
 
 /// A moment of a draft to go back to.
@@ -33,7 +43,7 @@ impl<'a> Draft<'a> {
     /// What is free now.
     pub fn now(cluster: &'a Cluster) -> Draft<'a> {
         let draft = Draft::of(cluster, |node, empty| empty.less_what_is_used(node));
-        Draft { uplinks: Uplinks::now(cluster), ..draft }
+        Draft { uplinks: Uplinks::now(cluster), parts: Parts::now(cluster), ..draft }
     }
 
     /// The same machines with nothing on them.
@@ -43,8 +53,9 @@ impl<'a> Draft<'a> {
 
     fn of(cluster: &'a Cluster, room: impl Fn(&Node, Room) -> Room) -> Draft<'a> {
         let (rooms, nodes) = (rooms(cluster, room), cluster.nodes.len());
-        let (counts, harms) = (Counts::of_nodes(nodes), Harms::default());
-        Draft { cluster, rooms, undo: Vec::new(), counts, harms, uplinks: Uplinks::default(), work: nodes as u64 }
+        let (counts, harms, parts) = (Counts::of_nodes(nodes), Harms::default(), Parts::default());
+        let (undo, uplinks) = (Vec::new(), Uplinks::default());
+        Draft { cluster, rooms, undo, parts, counts, harms, uplinks, work: nodes as u64 }
     }
 
     /// Back to what is free now. What was counted stays counted where that is what it was.
@@ -55,6 +66,8 @@ impl<'a> Draft<'a> {
             *old = new;
             self.counts.changed(NodeId(index as u32));
         }
+        let old = std::mem::replace(&mut self.parts, Parts::now(self.cluster));
+        old.nodes().chain(self.parts.nodes()).for_each(|node| self.counts.changed(node));
         self.undo.clear();
         self.uplinks = Uplinks::now(self.cluster);
         self.work += self.rooms.len() as u64;
@@ -66,7 +79,9 @@ impl<'a> Draft<'a> {
 
     /// The workers of `spec` that each node holds, by `count`, none where it may not be; the caller gives them back with
     /// [`Draft::keep_counted`].
-    pub fn counted(&mut self, spec: &JobSpec, pick: Pick, count: impl Fn(&Node, &Room) -> u32) -> Vec<u32> {
+    pub fn counted(&mut self, spec: &JobSpec, pick: Pick, count: impl Fn(Site<'_>) -> u32) -> Vec<u32> {
+        let parts = &self.parts;
+        let count = |node: &Node, room: &Room| count(Site { node, room, parts: parts.of(node.id) });
         let (by_node, looks) = self.counts.take(self.cluster, &self.rooms, (spec, pick), count);
         self.work += looks + 1;
         by_node
@@ -91,10 +106,59 @@ impl<'a> Draft<'a> {
         change(&mut self.rooms[node.index()]);
     }
 
-    pub fn take_all<'p>(&mut self, places: impl IntoIterator<Item = &'p Place>) {
-        for place in places {
-            self.change(place.node, |room| room.take(place));
+    /// The node as it is on the draft, with its GPUs in parts.
+    pub fn site(&self, node: NodeId) -> Site<'_> {
+        Site { node: self.cluster.node(node), room: self.room(node), parts: self.parts.of(node) }
+    }
+
+    pub fn parts(&self, node: NodeId) -> Option<&NodeParts> {
+        self.parts.of(node)
+    }
+
+    /// Whether some GPU is in parts on this draft.
+    pub fn has_parts(&self) -> bool {
+        self.parts.nodes().next().is_some()
+    }
+
+    /// What is free on the node, to come back to with [`Draft::put`].
+    pub fn stand(&self, node: NodeId) -> Stand {
+        Stand { room: *self.room(node), parts: self.parts.of(node).cloned() }
+    }
+
+    pub fn put(&mut self, node: NodeId, stand: &Stand) {
+        let at = self.undo.len();
+        self.change(node, |room| *room = stand.room);
+        self.parts.put(at, node, stand.parts.as_ref());
+    }
+
+    pub fn take(&mut self, place: &Place) {
+        let (at, free_before) = (self.undo.len(), self.room(place.node).gpus);
+        self.change(place.node, |room| room.take(place));
+        self.follow_parts(Moved { place, taken: true, at, free_before, all: 0 });
+    }
+
+    /// Gives back GPUs and nothing else.
+    pub fn give_gpus(&mut self, node: NodeId, gpus: u64) {
+        self.give_all([&Place::of_devices(node, gpus, CpuSet::EMPTY)]);
+    }
+
+    /// Rooms know whole GPUs only: those that are in parts are taken out of them here.
+    fn follow_parts(&mut self, moved: Moved<'_>) {
+        if !self.parts.concerns(moved.place) {
+            return;
         }
+        let (node, taken) = (self.cluster.node(moved.place.node), moved.taken);
+        let whole = self.parts.follow(&Moved { all: node.machine.gpu_mask(), ..moved });
+        let room = &mut self.rooms[node.id.index()];
+        room.gpus = whole;
+        // What is taken was free: only what is given back may be sick.
+        if !taken {
+            room.withhold(node);
+        }
+    }
+
+    pub fn take_all<'p>(&mut self, places: impl IntoIterator<Item = &'p Place>) {
+        places.into_iter().for_each(|place| self.take(place));
     }
 
     /// Gives back what the holders of `places` leave: not what is sick or what a stray process sits on.
@@ -102,10 +166,12 @@ impl<'a> Draft<'a> {
         let cluster = self.cluster;
         for place in places {
             let node = cluster.node(place.node);
+            let (at, free_before) = (self.undo.len(), self.room(place.node).gpus);
             self.change(place.node, |room| {
                 room.give(place);
                 room.withhold(node);
             });
+            self.follow_parts(Moved { place, taken: false, at, free_before, all: 0 });
         }
     }
 
@@ -121,6 +187,7 @@ impl<'a> Draft<'a> {
 
     /// What was changed so far stays: no earlier mark is gone back to.
     pub fn forget_past(&mut self) {
+        self.parts.undo_no_more();
         self.undo.clear();
     }
 
@@ -129,6 +196,7 @@ impl<'a> Draft<'a> {
     }
 
     pub fn undo_to(&mut self, mark: Mark) {
+        self.parts.undo_to(mark.0);
         while self.undo.len() > mark.0 {
             if let Some((node, room)) = self.undo.pop() {
                 self.rooms[node.index()] = room;

@@ -14,6 +14,8 @@ pub enum Against {
     Vram,
     /// Not even empty it has the PCIe or network bandwidth that one worker asks for.
     Bandwidth,
+    /// No GPU of it can be split so.
+    Part,
     Labels,
     /// Not ready, cordoned, draining or cooling down.
     Health,
@@ -35,8 +37,15 @@ pub fn suits_shape(node: &Node, shape: &Shape, pool: Option<&str>) -> Result<(),
     if shape.vram_bytes > 0 && vram_mask(&node.machine, shape.vram_bytes) == 0 {
         return Err(Against::Vram);
     }
+    let largest = || node.machine.gpus.iter().map(|gpu| gpu.vram_bytes).max().unwrap_or(0);
+    if shape.gpus > 0 && shape.needs_vram_bytes > largest().saturating_mul(shape.gpus.into()) {
+        return Err(Against::Vram);
+    }
     if !carries(&node.machine, shape) {
         return Err(Against::Bandwidth);
+    }
+    if shape.part.is_some() && !super::slices::offers(&node.machine, shape) {
+        return Err(Against::Part);
     }
     if shape.labels.iter().any(|(key, value)| node.labels.get(key) != Some(value)) {
         return Err(Against::Labels);

@@ -36,7 +36,11 @@ pub fn follows_from(dimension: usize, workers: &[u32; DIMENSIONS.len()], need: u
 pub fn capacity_by(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) -> [u32; DIMENSIONS.len()] {
     let per = |free: u64, need: u64| free.checked_div(need).map_or(u32::MAX, |n| n.min(u64::from(u32::MAX)) as u32);
     let eligible = super::filter::gpu_mask(machine, shape) & cell.gpus;
-    let gpus = u64::from((room.gpus & eligible).count_ones());
+    let free = room.gpus & eligible;
+    let gpus = match shape.part {
+        Some(_) => super::slices::on_whole(machine, free, shape),
+        None => per(free.count_ones().into(), shape.gpus.into()),
+    };
     let pcie = match shape.pcie_per_gpu_bps() {
         0 => u32::MAX,
         per_gpu => per(room.carried(machine, eligible, per_gpu).count_ones().into(), shape.gpus.into()),
@@ -49,7 +53,7 @@ pub fn capacity_by(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) ->
         None => (room.cpus.count(), room.memory_total()),
     };
     let network = per(room.network_bps, shape.network_bandwidth_bps);
-    [per(gpus, shape.gpus.into()), per(cpus.into(), shape.cpus.into()), per(memory, shape.memory_bytes), pcie, network]
+    [gpus, per(cpus.into(), shape.cpus.into()), per(memory, shape.memory_bytes), pcie, network]
 }
 
 /// Workers of `shape` that the room holds.
@@ -110,7 +114,7 @@ fn tightest(machine: &Machine, free: u64, need: u32) -> Option<u64> {
 }
 
 /// `need` GPUs out of `free`, inside the tightest cell, broken cells first.
-fn choose_gpus(machine: &Machine, free: u64, need: u32) -> Option<u64> {
+pub fn choose_gpus(machine: &Machine, free: u64, need: u32) -> Option<u64> {
     let cell = tightest(machine, free, need)?;
     if cell.count_ones() == need || need == 0 {
         return Some(cell);
@@ -134,7 +138,14 @@ fn largest_whole(machine: &Machine, free: u64, need: u32) -> u64 {
 }
 
 /// Adds cores, memory and NICs to a worker's GPUs and takes all of it from `left`.
-fn complete(machine: &Machine, node: NodeId, left: &mut Room, shape: &Shape, cell: Cell, gpus: u64) -> Option<Place> {
+pub fn complete(
+    machine: &Machine,
+    node: NodeId,
+    left: &mut Room,
+    shape: &Shape,
+    cell: Cell,
+    gpus: u64,
+) -> Option<Place> {
     let shares = socket_shares(machine, left, shape, cell, gpus);
     let cpus = choose_cpus(machine, left, &shares, shape.cpus, cell)?;
     let memory = choose_memory(left, &shares, shape.memory_bytes, cell)?;
@@ -147,6 +158,7 @@ fn complete(machine: &Machine, node: NodeId, left: &mut Room, shape: &Shape, cel
         vram_bytes: machine.vram_bytes_of(gpus),
         pcie_bps: pcie_of(machine, gpus, shape.pcie_per_gpu_bps()),
         network_bps: shape.network_bandwidth_bps,
+        slice: None,
     };
     left.take(&place);
     Some(place)

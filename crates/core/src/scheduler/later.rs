@@ -25,8 +25,10 @@ impl<'a> Session<'a> {
     /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
     pub fn frees_by_itself(&mut self, unit: &Unit<'a>) -> bool {
         let Some(by) = self.ends.iter().filter(|held| held.told).map(|held| held.end).max() else { return false };
-        // For whom guests would leave sooner than for others there is no draft that others could share.
-        if self.ends.iter().any(|held| held.end_for(unit) < held.end) {
+        // For whom guests would leave sooner than for others there is no draft that others could share; nor where GPUs are in
+        // parts, of which rooms know nothing.
+        let apart = self.is_about_parts(unit) || self.draft.has_parts();
+        if apart || self.ends.iter().any(|held| held.end_for(unit) < held.end) {
             return self.placed_at(unit, by).is_some();
         }
         let mut later = self.brought_to(by);

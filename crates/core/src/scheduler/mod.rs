@@ -24,6 +24,7 @@ mod protect;
 mod reserve;
 mod room;
 mod short;
+mod slices;
 mod tree;
 pub mod uplinks;
 mod victims;
@@ -83,6 +84,8 @@ pub(crate) struct Session<'a> {
     freed: BTreeMap<Vec<(JobId, AttemptNo)>, Amounts>,
     /// What of its memory and bandwidth each claim still waits for.
     awaited: BTreeMap<JobId, Amounts>,
+    /// Some GPU is split, so any start may have to wait for one.
+    splits: bool,
     /// Whose entries in `ends` are claims: those in flight and those of this decision.
     promised: BTreeSet<JobId>,
     /// Claimants that start elsewhere: what was kept for them is free again.
@@ -187,6 +190,7 @@ impl<'a> Session<'a> {
             groups: order::groups(cluster),
             freed: BTreeMap::new(),
             awaited: BTreeMap::new(),
+            splits: cluster.nodes.iter().any(|node| !node.splits.is_empty()),
             promised: BTreeSet::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeSet::new(),
@@ -427,7 +431,7 @@ impl<'a> Session<'a> {
         Decision {
             at: self.now,
             based_on: self.cluster.version,
-            steps: self.steps,
+            steps: slices::with_repartitions(self.cluster, self.steps),
             reservations: self.reserved.into_iter().map(|reserved| reserved.reservation).collect(),
             blocked: self.blocked,
             work: self.draft.work,
@@ -478,7 +482,7 @@ fn by_size(unit: &Unit<'_>) -> Vec<usize> {
     let mut order: Vec<usize> = (0..unit.len()).collect();
     order.sort_by_key(|i| {
         let spec = &unit[*i].spec;
-        (std::cmp::Reverse((spec.shape.gpus, spec.gang.workers)), *i)
+        (std::cmp::Reverse((spec.shape.gpus, spec.shape.milli(), spec.gang.workers)), *i)
     });
     order
 }

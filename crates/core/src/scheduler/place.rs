@@ -77,9 +77,9 @@ fn levels(spec: &JobSpec, require: Level) -> Vec<Level> {
 }
 
 fn node_capacities(draft: &mut Draft<'_>, spec: &JobSpec, pick: Pick) -> Vec<u32> {
-    draft.counted(spec, pick, |node, room| match spec.topology.ranks_per_island {
-        Some(slice) => sliced_capacity(&node.machine, room, spec, slice),
-        None => fit::capacity(&node.machine, room, &spec.shape, Cell::whole(&node.machine)),
+    draft.counted(spec, pick, |site| match spec.topology.ranks_per_island {
+        Some(slice) => sliced_capacity(&site.node.machine, site.room, spec, slice),
+        None => site.workers(&spec.shape, Cell::whole(&site.node.machine)),
     })
 }
 
@@ -162,7 +162,7 @@ impl Search<'_, '_> {
     fn at_level(&mut self, level: Level) -> Option<Vec<Share>> {
         self.draft.work += 1;
         match level {
-            Level::Switch | Level::Socket => self.in_one_cell(level),
+            Level::Gpu | Level::Switch | Level::Socket => self.in_one_cell(level),
             Level::Island => self.in_one_cell(level).or_else(|| self.in_one_spanning_island()),
             Level::Node => self.in_one_node(),
             Level::Leaf => self.in_one_leaf(),
@@ -217,9 +217,7 @@ impl Search<'_, '_> {
     }
 
     fn best_cell(&mut self, mut spots: Vec<(NodeId, Cell)>) -> Option<Vec<Share>> {
-        spots.retain(|(node, cell)| {
-            fit::capacity(self.machine(*node), self.draft.room(*node), &self.spec.shape, *cell) >= self.workers
-        });
+        spots.retain(|(node, cell)| self.draft.site(*node).workers(&self.spec.shape, *cell) >= self.workers);
         let (node, cell) = self.best(spots)?;
         Some(vec![self.share(node, cell, self.workers)])
     }
@@ -246,7 +244,7 @@ impl Search<'_, '_> {
             return 0;
         }
         let cell = Cell { gpus: island_gpus(machine), socket: None };
-        fit::capacity(machine, self.draft.room(node), &self.spec.shape, cell)
+        self.draft.site(node).workers(&self.spec.shape, cell)
     }
 
     fn island_share(&self, node: NodeId, workers: u32) -> Share {
@@ -370,6 +368,10 @@ impl Search<'_, '_> {
     }
 
     fn place_share(&self, share: &Share) -> Vec<Place> {
+        if self.spec.shape.part.is_some() {
+            let site = self.draft.site(share.node);
+            return site.place_workers(&self.spec.shape, share.cell, share.workers).unwrap_or_default();
+        }
         let machine = self.machine(share.node);
         let mut room = *self.draft.room(share.node);
         let slice = match self.spec.topology.ranks_per_island {
@@ -421,7 +423,7 @@ impl Search<'_, '_> {
         };
         let leaf_free = |leaf: &LeafId| self.tree.leaves[leaf.index()].iter().map(free).sum::<u32>();
         let best = match level {
-            Level::Switch | Level::Socket | Level::Island => return self.best_part(level),
+            Level::Gpu | Level::Switch | Level::Socket | Level::Island => return self.best_part(level),
             Level::Node => (0..self.caps.len())
                 .map(|i| NodeId(i as u32))
                 .map(|node| (self.caps[node.index()], free(&node), cluster.node(node).name.clone()))
@@ -449,8 +451,7 @@ impl Search<'_, '_> {
         for node in self.draft.cluster.nodes.iter().filter(|n| self.pick.allows(self.draft.cluster, n, self.spec)) {
             let room = self.draft.room(node.id);
             for cell in cells(&node.machine, level) {
-                let workers =
-                    fit::capacity(&node.machine, room, &self.spec.shape, cell).min(self.caps[node.id.index()]);
+                let workers = self.draft.site(node.id).workers(&self.spec.shape, cell).min(self.caps[node.id.index()]);
                 let gpus = (room.gpus & cell.gpus).count_ones();
                 if (workers, gpus) > (best.0, best.1) {
                     best = (workers, gpus, node.name.clone());
@@ -464,6 +465,7 @@ impl Search<'_, '_> {
 /// The parts of a machine at a level below the node.
 fn cells(machine: &Machine, level: Level) -> Vec<Cell> {
     match level {
+        Level::Gpu => (0..machine.gpus.len()).map(|gpu| Cell { gpus: 1 << gpu, socket: None }).collect(),
         Level::Switch => (0..machine.switches.len() as u8)
             .map(|switch| Cell { gpus: machine.mask_of_switch(switch), socket: None })
             .collect(),

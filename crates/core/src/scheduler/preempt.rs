@@ -4,8 +4,8 @@
 //! unless it ends in a placement. Victims are added by the work that is really lost per worker gained; then everyone who
 //! turns out not to be needed is put back, most expensive first, so no victim of the final set could stay.
 use super::claims::waits_for_devices;
+use super::draft::Stand;
 use super::offers::{Scene, Search};
-use super::room::Room;
 use super::victims::{Pool, Victim};
 use super::{Session, Unit, within_node};
 use crate::model::decision::{Blocker, Claim, Step};
@@ -18,23 +18,23 @@ use std::collections::{BTreeMap, BTreeSet};
 const DOMAINS_TRIED: usize = 8;
 
 /// Victims by index and where the unit's jobs then are.
-struct Plan {
+pub struct Plan {
     victims: BTreeSet<usize>,
     places: Vec<Vec<Place>>,
-    cost: u128,
+    pub cost: u128,
 }
 
 /// What earlier reservations keep back from a claimant, by node, with what is free there without them.
-type Kept = BTreeMap<NodeId, (Room, Vec<Place>)>;
+type Kept = BTreeMap<NodeId, (Stand, Vec<Place>)>;
 
 /// A first guess in one domain: what it would cost, who leaves, the nodes.
 type Guess = (u128, BTreeSet<usize>, Vec<NodeId>);
 
 /// What every trial for one claimant has in common.
-struct Trial<'s, 'a> {
-    unit: &'s Unit<'a>,
-    pool: &'s Pool<'a>,
-    legal: &'s [bool],
+pub struct Trial<'s, 'a> {
+    pub unit: &'s Unit<'a>,
+    pub pool: &'s Pool<'a>,
+    pub legal: &'s [bool],
     kept: Kept,
 }
 
@@ -64,12 +64,14 @@ impl<'a> Session<'a> {
     /// The cheapest plan over the domains that the unit may be in. Counting finds every domain that could hold it.
     fn plan(&mut self, unit: &Unit<'a>, pool: &Pool<'a>, legal: &[bool]) -> Option<Plan> {
         let guesses = self.guesses(unit, pool, legal);
-        if guesses.is_empty() {
+        let about_parts = self.is_about_parts(unit);
+        if guesses.is_empty() && !about_parts {
             return None;
         }
         let mark = self.draft.mark();
         let trial = Trial { unit, pool, legal, kept: self.keep_back(unit) };
-        let plan = self.best_plan(&trial, guesses);
+        let whole = if guesses.is_empty() { None } else { self.best_plan(&trial, guesses) };
+        let plan = if about_parts { cheaper(whole, self.plan_parts(&trial)) } else { whole };
         self.draft.undo_to(mark);
         plan
     }
@@ -154,7 +156,7 @@ impl<'a> Session<'a> {
     }
 
     /// Puts back everyone without whom the unit still fits, the most expensive and the most senior first.
-    fn prune(&mut self, trial: &Trial<'_, 'a>, mut chosen: BTreeSet<usize>) -> Option<Plan> {
+    pub fn prune(&mut self, trial: &Trial<'_, 'a>, mut chosen: BTreeSet<usize>) -> Option<Plan> {
         let victims = &trial.pool.victims;
         let mut order: Vec<usize> = chosen.iter().copied().collect();
         order.sort_by_key(|i| (Reverse(victims[*i].cost), victims[*i].youngest, *i));
@@ -181,7 +183,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn fits_without(&mut self, trial: &Trial<'_, 'a>, gone: &BTreeSet<usize>) -> bool {
+    pub fn fits_without(&mut self, trial: &Trial<'_, 'a>, gone: &BTreeSet<usize>) -> bool {
         let mark = self.draft.mark();
         self.leave(trial, gone);
         let fits = self.place_unit(trial.unit).is_ok();
@@ -193,9 +195,9 @@ impl<'a> Session<'a> {
     fn keep_back(&mut self, unit: &Unit<'a>) -> Kept {
         let mut kept = Kept::new();
         for place in self.kept_from(unit) {
-            let room = *self.draft.room(place.node);
-            self.draft.change(place.node, |room| room.take(&place));
-            kept.entry(place.node).or_insert((room, Vec::new())).1.push(place);
+            let stand = self.draft.stand(place.node);
+            self.draft.take(&place);
+            kept.entry(place.node).or_insert((stand, Vec::new())).1.push(place);
         }
         kept
     }
@@ -213,7 +215,7 @@ impl<'a> Session<'a> {
         }
         for (node, freed) in again {
             let Some((before, kept)) = trial.kept.get(&node) else { continue };
-            self.draft.change(node, |room| *room = *before);
+            self.draft.put(node, before);
             self.draft.give_all(freed);
             self.draft.take_all(kept);
         }
@@ -294,6 +296,14 @@ impl<'a> Session<'a> {
             self.again = false;
         }
         yielding
+    }
+}
+
+/// The one that loses less work; of equals the first.
+pub fn cheaper(one: Option<Plan>, other: Option<Plan>) -> Option<Plan> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.cost < one.cost => Some(other),
+        (one, other) => one.or(other),
     }
 }
 

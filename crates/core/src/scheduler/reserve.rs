@@ -82,7 +82,8 @@ impl<'a> Session<'a> {
 
     /// How long the unit would stay if it started now.
     pub fn stay(&self, unit: &Unit<'a>) -> Stay {
-        let end = unit.iter().map(|job| self.expected_end(job, self.now).0).max().unwrap_or(Time::NEVER);
+        let ends = unit.iter().map(|job| self.expected_end(job, self.now + self.splitting(job)).0);
+        let end = ends.max().unwrap_or(Time::NEVER);
         Stay { end, endless: unit.iter().any(|job| job.spec.time_limit.is_none()) }
     }
 
@@ -187,7 +188,8 @@ impl<'a> Session<'a> {
         // Of a claim only what its victims have freed by then: the rest was never free on this draft.
         for held in self.ends.iter().filter(|held| held.end > at && is_promise(held, &self.promised)) {
             for place in held.places.iter() {
-                self.draft.change(place.node, |room| room.take_devices(place));
+                // Its part of a GPU lies on the draft since the claim was noted, on top of what its victims hold.
+                self.draft.take(&Place::of_devices(place.node, place.gpus, place.cpus));
             }
             for ((node, part), amount) in self.awaited.get(&held.job).into_iter().flatten() {
                 self.draft.change(*node, |room| room.take_amount(*part, *amount));
@@ -227,7 +229,7 @@ impl<'a> Session<'a> {
             let conditional = ending.iter().any(|held| held.assumed);
             let leaves_first = |held: &&&Held<'a>| held.places.iter().any(|place| meets(&places, place));
             let awaits: Vec<JobId> = ending.iter().filter(leaves_first).map(|held| held.job).take(NAMED).collect();
-            let end = self.expected_end(job, start).0;
+            let end = self.expected_end(job, start + self.splitting(job)).0;
             let reservation = Reservation { job: job.id, start, places, conditional, awaits };
             self.reserved.push(Reserved { reservation, freed, covered, end, urgent, promoted });
         }

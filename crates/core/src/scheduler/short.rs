@@ -1,5 +1,6 @@
 //! By how much a gang misses, in the numbers that its owner is told.
 use super::place::Miss;
+use super::slices::{self, Site};
 use super::{Session, filter, fit, gang_key, room};
 use crate::model::Node;
 use crate::model::decision::Blocker;
@@ -28,7 +29,7 @@ impl<'a> Session<'a> {
         if placeable.saturating_add(lack.shut_workers) >= workers {
             return Blocker::Health { workers, placeable, out: lack.shut };
         }
-        let needs_gpus = spec.total().gpus;
+        let needs_gpus = spec.total().all_gpus();
         Blocker::Resources { workers, placeable, needs_gpus, free_gpus: lack.free_gpus, short: lack.short }
     }
 
@@ -50,13 +51,27 @@ impl<'a> Session<'a> {
                 open.push((node, self.draft.room(node.id)));
             } else {
                 shut += 1;
-                let room = room::Room::now(node);
+                let site = Site { node, room: &room::Room::now(node), parts: self.draft.parts(node.id) };
                 let cell = fit::Cell::whole(&node.machine);
-                shut_workers = shut_workers.saturating_add(fit::capacity(&node.machine, &room, &spec.shape, cell));
+                shut_workers = shut_workers.saturating_add(site.workers(&spec.shape, cell));
             }
         }
         let free_gpus = open.iter().map(|(_, room)| u64::from(room.gpus.count_ones())).sum();
-        Shortfall { open: open.len(), shut, shut_workers, free_gpus, short: shortest_dimension(spec, &open) }
+        let short = match spec.shape.part {
+            Some(_) => self.short_of_parts(spec, &open),
+            None => shortest_dimension(spec, &open),
+        };
+        Shortfall { open: open.len(), shut, shut_workers, free_gpus, short }
+    }
+
+    fn short_of_parts(&self, spec: &JobSpec, open: &[(&Arc<Node>, &room::Room)]) -> String {
+        let sites: Vec<Site<'_>> = open.iter().map(|(node, _)| self.draft.site(node.id)).collect();
+        let whole = |site: &Site<'_>| site.parts_for(&spec.shape, fit::Cell::whole(&site.node.machine));
+        let found = sites.iter().map(whole).fold(0, u32::saturating_add);
+        match found >= spec.gang.workers {
+            true => shortest_dimension(spec, open),
+            false => slices::shortage(spec, &sites),
+        }
     }
 }
 

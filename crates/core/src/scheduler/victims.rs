@@ -32,7 +32,13 @@ pub struct Pool<'a> {
 
 /// GPU-milliseconds of work that stopping `job` now would lose.
 pub fn lost_gpu_ms(job: &Job, now: Time) -> u64 {
-    lost_ms(job, now).saturating_mul(job.spec.total().gpus)
+    gpu_ms(lost_ms(job, now), job)
+}
+
+/// GPU time of a gang that passes in so many milliseconds.
+fn gpu_ms(ms: u64, job: &Job) -> u64 {
+    let whole = u128::from(ms) * u128::from(job.spec.total().all_gpus_milli()) / 1_000;
+    u64::try_from(whole).unwrap_or(u64::MAX)
 }
 
 fn lost_ms(job: &Job, now: Time) -> u64 {
@@ -52,7 +58,7 @@ fn cost(job: &Job, now: Time) -> u128 {
 
 fn weight(job: &Job) -> u128 {
     let total = job.spec.total();
-    u128::from(total.gpus) * 64 + u128::from(total.cpus)
+    u128::from(total.all_gpus_milli()) * 64 / 1_000 + u128::from(total.cpus)
 }
 
 impl<'a> Session<'a> {
@@ -125,7 +131,7 @@ fn parts<'a>(gang: &Victim<'a>, index: usize, now: Time) -> Vec<Victim<'a>> {
             part: Some((workers.iter().map(|worker| worker.rank).collect(), index)),
             places: workers.iter().map(|worker| &worker.place).collect(),
             cost: weight(job) * restart,
-            lost_gpu_ms: job.spec.checkpoint.restart_time.0.saturating_mul(job.spec.total().gpus),
+            lost_gpu_ms: gpu_ms(job.spec.checkpoint.restart_time.0, job),
             ..whole(vec![job], now)
         })
         .collect()
@@ -155,5 +161,5 @@ pub fn legal_victims(session: &Session<'_>, claimant: &crate::model::job::JobSpe
     let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
     let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
     let legal = jobs.filter(free_to_go).filter(|job| may_evict(session, claimant, job));
-    legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().gpus))
+    legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().all_gpus()))
 }

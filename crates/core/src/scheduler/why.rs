@@ -204,6 +204,7 @@ fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
         Err(Against::GpuModel) => (2, format!("other GPU model ({})", model_of(node))),
         Err(Against::Vram) => (3, "GPUs with too little memory".to_string()),
         Err(Against::Bandwidth) => (4, "too little PCIe or network bandwidth".to_string()),
+        Err(Against::Part) => (4, format!("GPUs that cannot give {}", spec.shape.gpu_words())),
         Err(Against::Labels) => (5, "labels do not match".to_string()),
         Err(Against::Health) => (6, out_because(node, session.now)),
         Ok(()) => room_verdict(session, spec, node),
@@ -226,7 +227,11 @@ fn out_because(node: &Node, now: Time) -> String {
 
 fn room_verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
     let room = session.draft.room(node.id);
-    let by = fit::capacity_by(&node.machine, room, &spec.shape, Cell::whole(&node.machine));
+    let cell = Cell::whole(&node.machine);
+    let mut by = fit::capacity_by(&node.machine, room, &spec.shape, cell);
+    if spec.shape.part.is_some() {
+        by[0] = session.draft.site(node.id).parts_for(&spec.shape, cell);
+    }
     let workers = by.into_iter().min().unwrap_or(0);
     if workers > 0 {
         return (9, format!("room for {} workers", workers.min(spec.gang.workers)));
@@ -387,13 +392,25 @@ pub fn never_text(cluster: &Cluster, spec: &JobSpec, miss: &Miss) -> String {
     let bandwidth = [("PCIe", shape.pcie_bandwidth_bps), ("network", shape.network_bandwidth_bps)];
     let asked = bandwidth.into_iter().filter(|(_, bps)| *bps > 0);
     let more: String = asked.map(|(name, bps)| format!(", {} of {name} bandwidth", HumanBandwidth(bps))).collect();
+    let gpus = spec.shape.part.map_or_else(|| format!("{} GPUs", shape.gpus), |part| part.to_string());
     format!(
-        "the whole cluster, empty, holds {} of {workers} workers; each needs {} GPUs, {} CPUs and {} memory{more} on one node",
+        "the whole cluster, empty, holds {} of {workers} workers; each needs {gpus}, {} CPUs and {} memory{more} on one node",
         miss.placeable,
-        shape.gpus,
         shape.cpus,
         HumanBytes(shape.memory_bytes)
     )
+}
+
+fn too_little_vram(cluster: &Cluster, shape: &crate::model::job::Shape) -> String {
+    use crate::model::amounts::HumanBytes;
+    let largest = cluster.listed_nodes().flat_map(|node| &node.machine.gpus).map(|gpu| gpu.vram_bytes).max();
+    let (largest, gpus) = (largest.unwrap_or(0), u64::from(shape.gpus));
+    if shape.needs_vram_bytes <= largest.saturating_mul(gpus) || gpus == 0 {
+        return format!("no GPU has {} of memory", HumanBytes(shape.vram_bytes));
+    }
+    let (needs, there) = (HumanBytes(shape.needs_vram_bytes), HumanBytes(largest.saturating_mul(gpus)));
+    let enough = shape.needs_vram_bytes.div_ceil(largest.max(1));
+    format!("{needs} do not fit into {} of {}: {there}; it takes {enough}", shape.gpu_words(), HumanBytes(largest))
 }
 
 /// What no node at all has, if that is why: the last filter that any node came to.
@@ -412,7 +429,8 @@ fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
             }
         }
         Against::GpuModel => format!("no node has GPUs of the model {}", shape.gpu_model.as_deref().unwrap_or("?")),
-        Against::Vram => format!("no GPU has {} of memory", HumanBytes(shape.vram_bytes)),
+        Against::Vram => too_little_vram(cluster, shape),
+        Against::Part => super::slices::offered(cluster, shape),
         Against::Bandwidth => format!(
             "no node has {} of PCIe bandwidth for the GPUs of a worker and {} of network bandwidth",
             HumanBandwidth(shape.pcie_bandwidth_bps),

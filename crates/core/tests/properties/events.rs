@@ -5,7 +5,9 @@ use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::job::{
     CheckpointPolicy, Dependency, DependencyKind, Exit, Gang, Group, JobSpec, Level, Priority, Shape, TopologyWish,
 };
+use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::report::Report;
+use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::{AttemptNo, Cluster, JobId, Rank, Span, Time};
 use std::collections::BTreeMap;
 
@@ -45,6 +47,7 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
         kind: pick2(&[DependencyKind::AfterOk, DependencyKind::AfterNotOk, DependencyKind::AfterAny], b >> 4),
         met: false,
     };
+    let part = rare(10, 5).then(|| part(a >> 3, priority));
     JobSpec {
         name: format!("job{number}"),
         queue: pick(&["default", "default", "lab", "lab/a"], b).to_string(),
@@ -52,16 +55,28 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
         preemptible: if rare(0, 9) { priority != Priority::P3 } else { priority == Priority::P3 },
         gang: Gang { workers, min: workers, step: workers },
         shape: Shape {
-            gpus,
+            gpus: if part.is_some() { 0 } else { gpus },
+            part,
+            distinct_gpus: part.is_some() && b & 1 == 0,
             cpus: pick(&[1, 1, 2, 4], b >> 2),
             memory_bytes: pick(&[0, 0, GIB, 6 * GIB], b >> 4),
             gpu_model: rare(1, 16).then(|| "H100".to_string()),
-            vram_bytes: if rare(2, 16) { 60 * GIB } else { 0 },
+            vram_bytes: if part.is_some() {
+                20 * GIB
+            } else if rare(2, 16) {
+                60 * GIB
+            } else {
+                0
+            },
             labels: BTreeMap::new(),
-            pcie_bandwidth_bps: if gpus > 0 && rare(10, 5) { 100 * GBPS } else { 0 },
+            pcie_bandwidth_bps: if part.is_none() && gpus > 0 && rare(10, 5) { 100 * GBPS } else { 0 },
             network_bandwidth_bps: if rare(11, 7) { 60 * GBPS } else { 0 },
+            ..Shape::default()
         },
-        topology: topology(b >> 6, workers),
+        topology: match part {
+            Some(_) => TopologyWish { ranks_per_island: None, ..topology(b >> 6, workers) },
+            None => topology(b >> 6, workers),
+        },
         group: rare(3, 6).then(group),
         pool: rare(4, 20).then(|| "blue".to_string()),
         time_limit: limit,
@@ -73,12 +88,26 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
         retries: u32::from(c >> 8) % 3,
         after: if !jobs.is_empty() && rare(5, 20) { vec![after()] } else { Vec::new() },
         begin: rare(9, 30).then(|| now + Span::minutes(5)),
+        intermittent: part.is_some(),
         run: Default::default(),
     }
 }
 
 fn pick2<T: Clone>(from: &[T], by: u16) -> T {
     from[usize::from(by) % from.len()].clone()
+}
+
+/// Instances of the cards that the machines have, and shares.
+fn part(by: u16, priority: Priority) -> PartAsk {
+    let name = pick(&["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "1g.23gb", "3g.93gb"], by >> 3);
+    let turns = priority >= Priority::P2 && by & 4 != 0;
+    match by % 2 {
+        0 => PartAsk::Mig { profile: ProfileName::parse(name).expect("a profile") },
+        _ => PartAsk::Share {
+            milli: pick(&[100, 500, 1_000], by >> 6),
+            mode: if turns { ShareMode::TimeSlice } else { ShareMode::Mps },
+        },
+    }
 }
 
 fn topology(by: u16, workers: u32) -> TopologyWish {

@@ -100,7 +100,7 @@ fn assert_placed_on_what_is_freed(lab: &Lab, decision: &Decision, claim: &Claim)
             Device::Claimed(by) => given_up(by),
             _ => false,
         });
-        let gpus = here().fold(free, |mask, freed| mask | freed.gpus);
+        let gpus = here().fold(free, |mask, freed| mask | freed.touched_gpus());
         assert_eq!(place.gpus & !gpus, 0, "GPUs of {} are neither free nor freed", node.name);
         let used = here().fold(node.cpus_used, |used, freed| used.difference(&freed.cpus));
         assert!(place.cpus.is_disjoint(&used), "cores of {} are neither free nor freed", node.name);

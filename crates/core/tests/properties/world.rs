@@ -377,6 +377,7 @@ fn assert_owns_nothing(after: &Cluster, job: &Job) {
     for node in &after.nodes {
         assert!(node.tenants.iter().all(|(tenant, _)| *tenant != job.id), "{} still lists job {}", node.name, job.id);
         let owns = |device: &ganger_core::model::node::Device| device.owner() == Some(job.id);
-        assert!(!node.devices.iter().any(owns), "job {} still owns a device of {}", job.id, node.name);
+        let has_part = node.splits.values().flat_map(|split| &split.held).any(|held| held.job == job.id);
+        assert!(!node.devices.iter().any(owns) && !has_part, "job {} still owns a device of {}", job.id, node.name);
     }
 }

@@ -54,6 +54,9 @@ fn decided(cluster: &Cluster, decision: &Decision, same: Option<bool>) -> String
                 count(claim.victims.len() as u64, "victim")
             ),
             Step::Unclaim { claimant, why } => format!("give up the claim of {}: {why}", name(*claimant)),
+            Step::Repartition { node, gpu, layout } => {
+                format!("split GPU {gpu} of {}: {layout}", cluster.node(*node).name)
+            }
             Step::Start { job, attempt, places, .. } => {
                 let nodes: std::collections::BTreeSet<&str> =
                     places.iter().map(|place| cluster.node(place.node).name.as_str()).collect();

@@ -75,6 +75,7 @@ pub fn job_detail() -> JobDetail {
         rank,
         node: node.into(),
         gpus: vec![rank as u8],
+        slice: None,
         cpus: "0-3".into(),
         nics: vec!["mlx5_0".into()],
         phase: "running".into(),

@@ -113,7 +113,7 @@ fn ranks(ranks: &[RankView], look: &Look) -> String {
         vec![
             rank.rank.to_string(),
             rank.node.clone(),
-            list(rank.gpus.iter().map(u8::to_string).collect()),
+            rank.slice.clone().unwrap_or_else(|| list(rank.gpus.iter().map(u8::to_string).collect())),
             rank.cpus.clone(),
             list(rank.nics.clone()),
             rank.phase.clone(),

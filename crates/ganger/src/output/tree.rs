@@ -47,7 +47,7 @@ fn letters(nodes: &[NodeView]) -> BTreeMap<u64, char> {
     jobs.into_iter().zip(LETTERS.chars().chain(std::iter::repeat('#'))).collect()
 }
 
-/// A capital: used; small: its owner is leaving; `.` free, `+` promised, `x` sick.
+/// A capital: used; small: its owner is leaving; `.` free, `+` promised, `%` in parts, `x` sick.
 fn gpus(node: &NodeView, letters: &BTreeMap<u64, char>) -> String {
     let owner = |index: usize| u8::try_from(index).ok().and_then(|i| letters.get(node.owners.get(&i)?)).copied();
     node.devices
@@ -57,6 +57,7 @@ fn gpus(node: &NodeView, letters: &BTreeMap<u64, char>) -> String {
             ('U', Some(letter)) => letter,
             ('D', Some(letter)) => letter.to_ascii_lowercase(),
             ('C', _) => '+',
+            ('P', _) => '%',
             ('X', _) => 'x',
             (other, _) => other,
         })

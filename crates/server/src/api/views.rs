@@ -35,7 +35,7 @@ pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
         state: job.state,
         state_since: rfc3339(job.state_since),
         workers: job.spec.gang.workers,
-        gpus: job.spec.total().gpus,
+        gpus: job.spec.total().all_gpus(),
         nodes: job.attempt.as_ref().map(|a| node_names(&a.nodes(), cluster)).unwrap_or_default(),
         attempt: job.attempts.0,
         evictions: job.evictions,
@@ -72,7 +72,8 @@ pub fn job_detail(job: &Job, cluster: &Cluster, events: Vec<EventView>, sites: &
 fn gpu_us(job: &Job, now: Time) -> u64 {
     let live = job.attempt.as_ref().and_then(|attempt| Some((attempt.ran_from?, attempt)));
     let since = live.map_or(0, |(from, attempt)| {
-        now.since(from).0.saturating_mul(1_000).saturating_mul(attempt.live_resources().gpus)
+        // Milliseconds of thousandths are microseconds.
+        now.since(from).0.saturating_mul(attempt.live_resources().all_gpus_milli())
     });
     job.gpu_us.saturating_add(since)
 }
@@ -100,6 +101,7 @@ fn rank_view(worker: &Worker, cluster: &Cluster) -> RankView {
         rank: worker.rank.0,
         node: node.name.clone(),
         gpus: bits(worker.place.gpus).collect(),
+        slice: worker.place.slice.map(|slice| format!("{}: {}", slice.gpu, slice.words_on(&node.machine))),
         cpus: worker.place.cpus.to_string(),
         nics: nics.map(|nic| nic.name.clone()).collect(),
         phase: phase.to_string(),
@@ -110,7 +112,7 @@ fn rank_view(worker: &Worker, cluster: &Cluster) -> RankView {
 fn past_rank_view(rank: u32, node: NodeId, cluster: &Cluster) -> RankView {
     let node = node_names(&[node], cluster).pop().unwrap_or_default();
     let phase = "ended".to_string();
-    RankView { rank, node, gpus: Vec::new(), cpus: String::new(), nics: Vec::new(), phase, exit: None }
+    RankView { rank, node, gpus: Vec::new(), slice: None, cpus: String::new(), nics: Vec::new(), phase, exit: None }
 }
 
 pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
@@ -161,6 +163,7 @@ fn device_letter(device: &Device) -> char {
         Device::Claimed(_) => 'C',
         Device::Used(_) => 'U',
         Device::Draining { .. } => 'D',
+        Device::Split { .. } => 'P',
         Device::Sick { .. } => 'X',
     }
 }
@@ -209,7 +212,7 @@ pub fn status(view: &View) -> Status {
     // Not the time of the state, which stands still while nothing happens.
     let now = Time(unix_ms());
     let count = |wanted: &[JobState]| cluster.jobs.values().filter(|job| wanted.contains(&job.state)).count() as u32;
-    let sum = |of: fn(&Node) -> Resources| cluster.listed_nodes().map(|node| of(node).gpus).sum();
+    let sum = |of: fn(&Node) -> Resources| cluster.listed_nodes().map(|node| of(node).all_gpus()).sum();
     Status {
         version: env!("CARGO_PKG_VERSION").to_string(),
         term: cluster.term,

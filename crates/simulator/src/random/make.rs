@@ -7,7 +7,9 @@ use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::job::{CheckpointPolicy, Gang, Group, JobSpec, Level, Priority, RunSpec, Shape, TopologyWish};
 use ganger_core::model::machine::Machine;
+use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::machine::profiles::Custom;
+use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::Span;
 use std::sync::Arc;
 
@@ -75,6 +77,8 @@ fn machine(dice: &mut Dice) -> Result<Arc<Machine>, String> {
 pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, WorkPlan) {
     let priority = Priority::ALL[dice.below(4) as usize];
     let workers = if dice.one_in(2) { 1 } else { dice.between(2, 6) as u32 };
+    // Parts of GPUs are drawn apart, so that storms without them stay what they were.
+    let part = part(&mut dice.child("parts"), priority);
     let gpus = [0, 1, 1, 2, 4, 8][dice.below(6) as usize];
     // From dice of their own: what was drawn for a seed before there were bandwidths stays the same.
     let mut wire = dice.child("bandwidth");
@@ -116,10 +120,41 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
         retries: dice.below(4) as u32,
         after: Vec::new(),
         begin: None,
+        intermittent: false,
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
         name,
     };
-    (spec, plan)
+    (with_part(spec, part), plan)
+}
+
+/// What a worker asks instead of whole GPUs: the part, its memory, and whether each has a GPU of its own.
+type Wanted = (PartAsk, u64, bool);
+
+fn part(dice: &mut Dice, priority: Priority) -> Option<Wanted> {
+    if !dice.one_in(4) {
+        return None;
+    }
+    let distinct = dice.one_in(4);
+    if dice.one_in(2) {
+        let names = ["1g.10gb", "1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"];
+        let profile = dice.pick(&names).and_then(|name| ProfileName::parse(name))?;
+        return Some((PartAsk::Mig { profile }, 0, distinct));
+    }
+    let turns = priority >= Priority::P2 && dice.one_in(3);
+    let mode = if turns { ShareMode::TimeSlice } else { ShareMode::Mps };
+    let milli = [100, 250, 500, 1_000][dice.below(4) as usize];
+    Some((PartAsk::Share { milli, mode }, [5, 10, 40][dice.below(3) as usize] << 30, distinct))
+}
+
+fn with_part(spec: JobSpec, wanted: Option<Wanted>) -> JobSpec {
+    let Some((part, vram_bytes, distinct_gpus)) = wanted else { return spec };
+    let shape = Shape { gpus: 0, part: Some(part), vram_bytes, distinct_gpus, ..spec.shape };
+    let mut topology = TopologyWish { ranks_per_island: None, ..spec.topology };
+    // A level that a job without GPUs drew is one for these as well; some want to be all on one GPU.
+    if distinct_gpus && topology.prefer.is_some() {
+        topology.prefer = Some(Level::Gpu);
+    }
+    JobSpec { shape, topology, intermittent: true, ..spec }
 }
 
 /// Whole or elastic, also with steps that do not divide what may leave.

@@ -124,6 +124,9 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
             labels: submit.labels.clone(),
             pcie_bandwidth_bps: submit.pcie_bandwidth_bps,
             network_bandwidth_bps: submit.network_bandwidth_bps,
+            part: submit.part,
+            distinct_gpus: submit.distinct_gpus,
+            needs_vram_bytes: submit.needs_vram_bytes,
         },
         topology: TopologyWish {
             require: submit.require,
@@ -148,6 +151,7 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
             Begin::At(time) => Some(*time),
             Begin::Clock(_) => None,
         }),
+        intermittent: submit.intermittent,
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
     }
 }

@@ -91,9 +91,19 @@ fn job_words(world: &World, job: &Job, field: JobWords) -> (&'static str, String
         (JobWords::Reason, why) => {
             ("reason", why.and_then(|why| why.reason).map_or(String::new(), |reason| reason.to_string()))
         }
+        (JobWords::Slices, _) => ("slices", slices(world, job)),
         (JobWords::Text, Some(why)) => ("text", why.summary),
         (JobWords::Text, None) => ("text", job.note.clone().unwrap_or_default()),
     }
+}
+
+/// `n0/0/3g.40gb@4`: node, GPU, and what of it each worker holds, in rank order.
+fn slices(world: &World, job: &Job) -> String {
+    let part = |place: &&Place| {
+        let (node, slice) = (world.cluster().node(place.node), place.slice?);
+        Some(format!("{}/{}/{}", node.name, slice.gpu, slice.name_on(&node.machine)))
+    };
+    places(job).iter().filter_map(part).collect::<Vec<_>>().join(",")
 }
 
 fn places(job: &Job) -> Vec<&Place> {
@@ -118,7 +128,7 @@ fn share(world: &World, job: &Job, level: Level) -> bool {
 }
 
 fn one_socket(node: &Node, places: &[&Place]) -> bool {
-    let gpus = places.iter().fold(0, |mask, place| mask | place.gpus);
+    let gpus = places.iter().fold(0, |mask, place| mask | place.touched_gpus());
     let sockets = || 0..node.machine.sockets.len() as u8;
     if gpus != 0 {
         return sockets().any(|socket| gpus & !node.machine.mask_of_socket(socket) == 0);
@@ -128,14 +138,15 @@ fn one_socket(node: &Node, places: &[&Place]) -> bool {
 }
 
 fn one_island(node: &Node, places: &[&Place]) -> bool {
-    let gpus = places.iter().fold(0, |mask, place| mask | place.gpus);
+    let gpus = places.iter().fold(0, |mask, place| mask | place.touched_gpus());
     gpus != 0 && node.machine.islands.iter().any(|island| gpus & !island.gpus == 0)
 }
 
 /// All its GPUs are in a part of an island that goes on in the other nodes of the leaf.
 fn in_wide_island(node: &Node, place: &Place) -> bool {
-    let wide = |island: &&ganger_core::model::machine::Island| island.spans_nodes && place.gpus & !island.gpus == 0;
-    place.gpus != 0 && node.machine.islands.iter().any(|island| wide(&island))
+    let wide =
+        |island: &&ganger_core::model::machine::Island| island.spans_nodes && place.touched_gpus() & !island.gpus == 0;
+    place.touched_gpus() != 0 && node.machine.islands.iter().any(|island| wide(&island))
 }
 
 fn cluster(world: &World, check: &ClusterCheck) -> (bool, String) {
@@ -167,8 +178,12 @@ fn cluster_count(world: &World, field: &ClusterCount) -> (String, u64) {
         ClusterCount::Pending => ("pending".into(), in_state(JobState::Pending)),
         ClusterCount::Free => ("free".into(), free_gpus(world)),
         ClusterCount::Used(queue) => {
-            let used = world.cluster().queues.get(queue).map_or(0, |queue| queue.used.gpus);
+            let used = world.cluster().queues.get(queue).map_or(0, |queue| queue.used.all_gpus());
             (format!("used({queue})"), used)
+        }
+        ClusterCount::Repartitions => {
+            let made = world.trace().iter().filter(|line| line.kind == "repartitioned");
+            ("repartitions".into(), made.count() as u64)
         }
         ClusterCount::Quarantined => {
             let out = nodes().filter(|node| node.health.state == HealthState::Quarantined);

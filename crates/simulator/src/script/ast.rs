@@ -3,6 +3,7 @@ use super::lexer::Op;
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
 use ganger_core::model::machine::Machine;
+use ganger_core::model::split::PartAsk;
 use ganger_core::model::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -132,9 +133,11 @@ pub struct Submit {
     pub cpus: u32,
     pub memory_bytes: u64,
     pub vram_bytes: u64,
-    /// In millionths of a GPU.
-    pub share: Option<u64>,
-    pub mig: Option<String>,
+    /// A part of a GPU instead of whole ones.
+    pub part: Option<PartAsk>,
+    pub distinct_gpus: bool,
+    pub needs_vram_bytes: u64,
+    pub intermittent: bool,
     pub gpu_model: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub pcie_bandwidth_bps: u64,
@@ -204,6 +207,8 @@ pub enum JobMoment {
 pub enum JobWords {
     Reason,
     Text,
+    /// Its parts of GPUs: `n0/0/3g.40gb@4,n0/1/0.5`.
+    Slices,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,6 +232,8 @@ pub enum ClusterCheck {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterCount {
+    /// GPUs that were split anew, or made whole again.
+    Repartitions,
     Evictions,
     Violations,
     Running,

@@ -12,10 +12,20 @@ use ganger_core::model::time::Span;
 
 const EXAMPLE: &str = "at 10s expect A running workers=4";
 const STATES: [&str; 7] = ["pending", "starting", "running", "stopping", "done", "failed", "cancelled"];
-const JOB_KEYS: [&str; 10] =
-    ["workers", "on", "same", "reason", "text", "attempts", "started", "ended", "evictions", "resumed_from"];
-const CLUSTER_KEYS: [&str; 9] =
-    ["evictions", "violations", "running", "pending", "free", "used(QUEUE)", "frag", "lost_gpu_hours", "quarantined"];
+const JOB_KEYS: [&str; 11] =
+    ["workers", "on", "same", "reason", "text", "attempts", "started", "ended", "evictions", "resumed_from", "slices"];
+const CLUSTER_KEYS: [&str; 10] = [
+    "evictions",
+    "violations",
+    "running",
+    "pending",
+    "free",
+    "used(QUEUE)",
+    "frag",
+    "lost_gpu_hours",
+    "quarantined",
+    "repartitions",
+];
 const ORDERED: [Op; 6] = [Op::Equal, Op::NotEqual, Op::AtMost, Op::AtLeast, Op::Below, Op::Above];
 const WORDY: [Op; 3] = [Op::Equal, Op::NotEqual, Op::Contains];
 const EITHER: [Op; 2] = [Op::Equal, Op::NotEqual];
@@ -102,9 +112,10 @@ fn job_check(line: u32, word: &Word) -> Result<JobCheck, ScriptError> {
         "ended" => moment(JobMoment::Ended),
         "resumed_from" => moment(JobMoment::ResumedFrom),
         "reason" => reason(line, word),
-        "text" => {
+        "text" | "slices" => {
             let op = operator(line, word, &WORDY)?;
-            Ok(JobCheck::Words { field: JobWords::Text, op, value: word.value.clone() })
+            let field = if word.key == "text" { JobWords::Text } else { JobWords::Slices };
+            Ok(JobCheck::Words { field, op, value: word.value.clone() })
         }
         "on" => {
             let op = operator(line, word, &EITHER)?;
@@ -153,6 +164,7 @@ fn cluster_check(script: &Script, line: u32, word: &Word) -> Result<ClusterCheck
         ("running", _) => count(ClusterCount::Running),
         ("pending", _) => count(ClusterCount::Pending),
         ("free", _) => count(ClusterCount::Free),
+        ("repartitions", _) => count(ClusterCount::Repartitions),
         ("quarantined", _) => count(ClusterCount::Quarantined),
         ("frag", _) => {
             let op = operator(line, word, &ORDERED)?;

@@ -9,8 +9,6 @@ const QUEUE: &[Uses<QueueLine>] =
     &[("queue budget=", |q| q.budget_gpu_hours.is_some()), ("queue policy=", |q| q.policy.is_some())];
 
 const SUBMIT: &[Uses<Submit>] = &[
-    ("submit share=", |s| s.share.is_some()),
-    ("submit mig=", |s| s.mig.is_some()),
     ("submit begin= as a time of day", |s| matches!(s.begin, Some(Begin::Clock(_)))),
     ("submit deadline=", |s| s.deadline.is_some()),
     ("submit windows=", |s| !s.windows.is_empty()),

@@ -6,9 +6,11 @@ use super::keys::{Keys, millionths};
 use super::lexer::Word;
 use super::parse::bare;
 use ganger_core::model::job::{DependencyKind, Level, Priority};
+use ganger_core::model::machine::mig::ProfileName;
+use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::{Span, Time};
 
-const KEYS: [&str; 32] = [
+const KEYS: [&str; 36] = [
     "workers",
     "min",
     "step",
@@ -17,7 +19,11 @@ const KEYS: [&str; 32] = [
     "memory",
     "vram",
     "share",
+    "sharing",
     "mig",
+    "distinct_gpus",
+    "needs_vram",
+    "intermittent",
     "gpu_model",
     "label",
     "pcie_bandwidth",
@@ -60,8 +66,10 @@ pub fn submit(script: &Script, line: u32, words: &[Word]) -> Result<Submit, Scri
         cpus: keys.count("cpus")?.unwrap_or(1),
         memory_bytes: keys.bytes("memory")?.unwrap_or(0),
         vram_bytes: keys.bytes("vram")?.unwrap_or(0),
-        share: keys.with("share", share)?,
-        mig: keys.with("mig", mig)?,
+        part: part(&keys)?,
+        distinct_gpus: keys.flag("distinct_gpus")?.unwrap_or(false),
+        needs_vram_bytes: keys.bytes("needs_vram")?.unwrap_or(0),
+        intermittent: keys.flag("intermittent")?.unwrap_or(false),
         gpu_model: keys.text("gpu_model"),
         labels: keys.labels("label")?,
         pcie_bandwidth_bps: keys.bandwidth("pcie_bandwidth")?.unwrap_or(0),
@@ -97,20 +105,36 @@ pub fn level(value: &str) -> Result<Level, String> {
     Level::parse(value).ok_or_else(|| format!("a level is one of {}", known()))
 }
 
-fn share(value: &str) -> Result<u64, String> {
+/// A part of a GPU instead of whole ones.
+fn part(keys: &Keys<'_>) -> Result<Option<PartAsk>, ScriptError> {
+    let (share, mode) = (keys.with("share", share)?, keys.with("sharing", sharing)?);
+    let wrong = |key, value: &str, why: &str| Err(ScriptError::value(keys.line, key, value, why));
+    if let (Some(mode), None) = (mode, share) {
+        return wrong("sharing", &mode.to_string(), "it says how a share is given: share= is missing");
+    }
+    if let Some(profile) = keys.with("mig", mig)? {
+        if share.is_some() {
+            return wrong("mig", &profile.to_string(), "a worker gets an instance or a share, not both");
+        }
+        return Ok(Some(PartAsk::Mig { profile }));
+    }
+    Ok(share.map(|milli| PartAsk::Share { milli, mode: mode.unwrap_or_default() }))
+}
+
+/// In thousandths of a GPU.
+fn share(value: &str) -> Result<u32, String> {
     match millionths(value)? {
-        part @ 1..=1_000_000 => Ok(part),
-        _ => Err("a share is above 0 and at most 1".to_string()),
+        part @ 1_000..=1_000_000 if part % 1_000 == 0 => Ok((part / 1_000) as u32),
+        _ => Err("a share is above 0 and at most 1, with three decimals at most".to_string()),
     }
 }
 
-fn mig(value: &str) -> Result<String, &'static str> {
-    let parts = value.split_once("g.").and_then(|(slices, memory)| Some((slices, memory.strip_suffix("gb")?)));
-    let number = |text: &str| text.parse::<u32>().is_ok_and(|n| n > 0);
-    match parts {
-        Some((slices, memory)) if number(slices) && number(memory) => Ok(value.to_string()),
-        _ => Err("a MIG profile is written like 3g.40gb"),
-    }
+fn sharing(value: &str) -> Result<ShareMode, &'static str> {
+    ShareMode::parse(value).ok_or("a GPU is shared by mps or time-slice")
+}
+
+fn mig(value: &str) -> Result<ProfileName, &'static str> {
+    ProfileName::parse(value).ok_or("a MIG profile is written like 3g.40gb")
 }
 
 fn group(value: &str) -> Result<(String, u32), &'static str> {

@@ -4,6 +4,7 @@ use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use ganger_core::model::job::Exit;
 use ganger_core::model::report::Report;
+use ganger_core::model::split::Slice;
 use ganger_core::model::time::Time;
 use ganger_core::model::wire::agent::{Action, Order};
 use std::collections::BTreeMap;
@@ -27,7 +28,10 @@ pub enum Process {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub process: Process,
+    /// Whole ones.
     pub gpus: u64,
+    /// A part of one.
+    pub slice: Option<Slice>,
     pub cpus: CpuSet,
 }
 
@@ -35,6 +39,11 @@ impl Held {
     /// Whether a process runs on its devices.
     pub fn is_alive(&self) -> bool {
         matches!(self.process, Process::Running | Process::Leaving { .. })
+    }
+
+    /// GPUs that it runs on, or on a part of.
+    pub fn touched_gpus(&self) -> u64 {
+        self.slice.map_or(self.gpus, |slice| self.gpus | slice.mask())
     }
 }
 
@@ -124,12 +133,12 @@ impl Agent {
 
     fn prepare(&mut self, key: Key, order: &Order) {
         let gpus = order.devices.gpus.iter().fold(0, |mask, gpu| mask | 1u64 << gpu);
-        let cpus = order.devices.cpus;
+        let (cpus, slice) = (order.devices.cpus, order.devices.slice);
         if self.refuses {
-            self.ranks.insert(key, Held { process: Process::Over, gpus, cpus });
+            self.ranks.insert(key, Held { process: Process::Over, gpus, slice, cpus });
             return self.report_end(key, Exit::Refused("the node refuses to launch".into()));
         }
-        self.ranks.insert(key, Held { process: Process::Prepared, gpus, cpus });
+        self.ranks.insert(key, Held { process: Process::Prepared, gpus, slice, cpus });
         let port = 20_000 + (key.0.0 % 40_000) as u16;
         self.reports.push(Report::Prepared { job: key.0, attempt: key.1, rank: key.2, port });
     }
@@ -139,7 +148,7 @@ impl Agent {
         let named = |key: &Key| orders.iter().any(|order| (order.job, order.attempt, order.rank) == *key);
         self.ranks.retain(|key, held| held.is_alive() || named(key));
         for ((job, attempt, rank), held) in self.ranks.iter().filter(|(key, _)| !named(key)) {
-            let (job, attempt, rank, gpus, cpus) = (*job, *attempt, *rank, held.gpus, held.cpus);
+            let (job, attempt, rank, gpus, cpus) = (*job, *attempt, *rank, held.touched_gpus(), held.cpus);
             self.reports.push(Report::Stray { job, attempt, rank, gpus, cpus });
         }
     }

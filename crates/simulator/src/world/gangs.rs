@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone)]
 pub(super) struct SimulatedJob {
     plan: WorkPlan,
-    /// Of the whole gang.
-    gpus: u64,
+    /// Of the whole gang, in thousandths.
+    gpu_milli: u64,
     ran_before: bool,
     pub resumed_from: Option<Span>,
     /// Work done when its last attempt ended.
@@ -21,8 +21,8 @@ pub(super) struct SimulatedJob {
 }
 
 impl SimulatedJob {
-    pub fn new(plan: WorkPlan, gpus: u64) -> SimulatedJob {
-        SimulatedJob { plan, gpus, ran_before: false, resumed_from: None, done: Span::ZERO }
+    pub fn new(plan: WorkPlan, gpu_milli: u64) -> SimulatedJob {
+        SimulatedJob { plan, gpu_milli, ran_before: false, resumed_from: None, done: Span::ZERO }
     }
 }
 
@@ -112,7 +112,8 @@ impl World {
         gang.training = Some(Training::begin(simulated.plan, full, resumed, simulated.ran_before, self.now));
         if simulated.ran_before {
             let lost_ms = simulated.done.0.saturating_sub(resumed.0);
-            self.lost_gpu_ms = self.lost_gpu_ms.saturating_add(lost_ms.saturating_mul(simulated.gpus));
+            let lost = u128::from(lost_ms) * u128::from(simulated.gpu_milli) / 1_000;
+            self.lost_gpu_ms = self.lost_gpu_ms.saturating_add(u64::try_from(lost).unwrap_or(u64::MAX));
         }
         simulated.ran_before = true;
         simulated.resumed_from = Some(resumed);

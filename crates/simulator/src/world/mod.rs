@@ -178,7 +178,7 @@ impl World {
         let effects = self.apply(Input::Submit { spec: spec.clone(), owner })?;
         let id = effects.submitted.unwrap_or_default();
         self.names.insert(spec.name.clone(), id);
-        self.jobs.insert(id, SimulatedJob::new(plan, spec.total().gpus));
+        self.jobs.insert(id, SimulatedJob::new(plan, spec.total().all_gpus_milli()));
         self.settle();
         Ok(id)
     }
@@ -401,6 +401,6 @@ fn names(steps: &[Step], job: JobId) -> bool {
     steps.iter().any(|step| match step {
         Step::Start { job: started, .. } => *started == job,
         Step::Claim(claim) => claim.claimant == job,
-        Step::Stop { .. } | Step::Shrink { .. } | Step::Unclaim { .. } => false,
+        Step::Stop { .. } | Step::Shrink { .. } | Step::Unclaim { .. } | Step::Repartition { .. } => false,
     })
 }

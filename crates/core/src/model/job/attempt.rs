@@ -3,6 +3,7 @@ use crate::model::amounts::Resources;
 use crate::model::cpuset::CpuSet;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::part::Part;
+use crate::model::split::Slice;
 use crate::model::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ pub struct Checkpoint {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub node: NodeId,
-    /// Bit `i` is GPU `i` of the node's machine.
+    /// Bit `i` is GPU `i` of the node's machine, held whole.
     pub gpus: u64,
     pub cpus: CpuSet,
     /// Memory by socket index of the machine. Sums to the shape's memory.
@@ -37,9 +38,18 @@ pub struct Place {
     pub pcie_bps: Vec<(u8, u64)>,
     #[serde(default)]
     pub network_bps: u64,
+    /// Instead of whole GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
 }
 
 impl Place {
+    /// GPUs and CPUs and nothing else.
+    pub fn of_devices(node: NodeId, gpus: u64, cpus: CpuSet) -> Place {
+        let (memory, pcie_bps) = (Vec::new(), Vec::new());
+        Place { node, gpus, cpus, memory, nics: 0, vram_bytes: 0, pcie_bps, network_bps: 0, slice: None }
+    }
+
     pub fn resources(&self) -> Resources {
         let sum = |parts: &[(u8, u64)]| parts.iter().fold(0u64, |sum, (_, amount)| sum.saturating_add(*amount));
         Resources {
@@ -49,6 +59,7 @@ impl Place {
             vram_bytes: self.vram_bytes,
             pcie_bandwidth_bps: sum(&self.pcie_bps),
             network_bandwidth_bps: self.network_bps,
+            gpu_milli: self.slice.map_or(0, |slice| slice.milli.into()),
         }
     }
 
@@ -57,6 +68,20 @@ impl Place {
         let memory = self.memory.iter().map(|(socket, bytes)| (Part::Memory(*socket), *bytes));
         let pcie = self.pcie_bps.iter().map(|(switch, bps)| (Part::Pcie(*switch), *bps));
         memory.chain(pcie).chain((self.network_bps > 0).then_some((Part::Network, self.network_bps)))
+    }
+
+    /// The GPUs that it holds or holds a part of.
+    pub fn touched_gpus(&self) -> u64 {
+        self.slice.map_or(self.gpus, |slice| self.gpus | slice.mask())
+    }
+
+    /// Whether both cannot be at once: a GPU of both, unless each has a part of it that leaves room for the other's.
+    pub fn excludes(&self, other: &Place) -> bool {
+        let gpus = match (&self.slice, &other.slice) {
+            (Some(one), Some(two)) => one.excludes(two),
+            _ => self.touched_gpus() & other.touched_gpus() != 0,
+        };
+        self.node == other.node && gpus
     }
 }
 
@@ -216,6 +241,9 @@ pub enum AttemptPhase {
 pub struct Attempt {
     pub number: AttemptNo,
     pub placed_at: Time,
+    /// Its GPUs are split as it needs them from then on.
+    #[serde(default)]
+    pub ready_at: Time,
     /// When all ranks ran; survives into the stopping phase.
     pub ran_from: Option<Time>,
     pub phase: AttemptPhase,

@@ -1,5 +1,6 @@
 //! Jobs: what was asked (`JobSpec`), what became of it (`Job`), and one run of it (`Attempt`).
 mod attempt;
+mod parts;
 mod spec;
 
 pub use attempt::*;

@@ -1,6 +1,7 @@
 //! What was asked: [`JobSpec`] and its parts, as checked.
 use crate::model::amounts::{Resources, count};
 use crate::model::ids::JobId;
+use crate::model::split::PartAsk;
 use crate::model::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ impl fmt::Display for Priority {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
+    /// One GPU, for workers that ask for a part of one.
+    Gpu,
     /// One PCIe switch.
     Switch,
     /// One NUMA node with CPUs.
@@ -53,8 +56,16 @@ pub enum Level {
 }
 
 impl Level {
-    pub const ALL: [Level; 7] =
-        [Level::Switch, Level::Socket, Level::Island, Level::Node, Level::Leaf, Level::Spine, Level::Cluster];
+    pub const ALL: [Level; 8] = [
+        Level::Gpu,
+        Level::Switch,
+        Level::Socket,
+        Level::Island,
+        Level::Node,
+        Level::Leaf,
+        Level::Spine,
+        Level::Cluster,
+    ];
 
     pub fn parse(text: &str) -> Option<Level> {
         Level::ALL.into_iter().find(|l| l.to_string() == text)
@@ -64,6 +75,7 @@ impl Level {
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Level::Gpu => "gpu",
             Level::Switch => "switch",
             Level::Socket => "socket",
             Level::Island => "island",
@@ -91,7 +103,7 @@ pub struct Shape {
     pub memory_bytes: u64,
     /// Only GPUs of this model, such as `H100`.
     pub gpu_model: Option<String>,
-    /// Only GPUs with at least this much memory each.
+    /// Only GPUs with at least this much memory each; of a share the memory that it gets.
     pub vram_bytes: u64,
     /// Only nodes that carry all of these labels.
     pub labels: BTreeMap<String, String>,
@@ -100,6 +112,19 @@ pub struct Shape {
     pub pcie_bandwidth_bps: u64,
     #[serde(default)]
     pub network_bandwidth_bps: u64,
+    /// A part of one GPU instead of whole ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartAsk>,
+    /// Each worker's part on a GPU of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub distinct_gpus: bool,
+    /// GPU memory that the worker's model needs, over all of its GPUs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub needs_vram_bytes: u64,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// PCIe bandwidth is given out in whole megabits per second: so what a switch has left is kept small and exact.
@@ -109,13 +134,15 @@ impl Shape {
     /// What one worker asks at least.
     pub fn resources(&self) -> Resources {
         let gpus = u64::from(self.gpus);
+        let shared = if let Some(PartAsk::Share { .. }) = self.part { self.vram_bytes } else { 0 };
         Resources {
             gpus,
             cpus: self.cpus.into(),
             memory_bytes: self.memory_bytes,
-            vram_bytes: self.vram_bytes.saturating_mul(gpus),
+            vram_bytes: self.vram_bytes.saturating_mul(gpus).saturating_add(shared),
             pcie_bandwidth_bps: self.pcie_per_gpu_bps().saturating_mul(gpus),
             network_bandwidth_bps: self.network_bandwidth_bps,
+            gpu_milli: self.milli().into(),
         }
     }
 
@@ -123,6 +150,20 @@ impl Shape {
     pub fn pcie_per_gpu_bps(&self) -> u64 {
         let part = self.pcie_bandwidth_bps.div_ceil(u64::from(self.gpus.max(1)));
         part.div_ceil(PCIE_UNIT_BPS).saturating_mul(PCIE_UNIT_BPS)
+    }
+
+    /// What its part of a GPU counts as, in thousandths; 0: it asks for none.
+    pub fn milli(&self) -> u32 {
+        self.part.map_or(0, |part| part.milli(self.gpu_model.as_deref()))
+    }
+
+    pub fn asks_gpu(&self) -> bool {
+        self.gpus > 0 || self.part.is_some()
+    }
+
+    /// What it asks of GPUs, in words.
+    pub fn gpu_words(&self) -> String {
+        self.part.map_or_else(|| count(self.gpus.into(), "GPU"), |part| part.to_string())
     }
 }
 
@@ -230,6 +271,9 @@ pub struct JobSpec {
     pub retries: u32,
     pub after: Vec<Dependency>,
     pub begin: Option<Time>,
+    /// It has work only now and then: it may share a GPU in turns.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub intermittent: bool,
     pub run: RunSpec,
 }
 
@@ -257,6 +301,7 @@ impl JobSpec {
             retries: 0,
             after: Vec::new(),
             begin: None,
+            intermittent: false,
             run: RunSpec::default(),
         }
     }
@@ -270,11 +315,11 @@ impl JobSpec {
             );
             return Err(("gang", why));
         }
-        if self.shape.gpus == 0 && self.shape.cpus == 0 && self.shape.memory_bytes == 0 {
+        if !self.shape.asks_gpu() && self.shape.cpus == 0 && self.shape.memory_bytes == 0 {
             return Err(("resources", "a worker needs at least one GPU, CPU or byte of memory".to_string()));
         }
         if self.shape.pcie_bandwidth_bps > 0 && self.shape.gpus == 0 {
-            let why = "it is that of the GPUs' way to the CPUs, and the workers ask for none".to_string();
+            let why = "it is that of the GPUs' way to the CPUs, and the workers ask for no whole ones".to_string();
             return Err(("resources.pcie_bandwidth", why));
         }
         if let Some(slice) = self.topology.ranks_per_island
@@ -285,13 +330,13 @@ impl JobSpec {
                 format!("{slice} does not divide {} with GPUs", count(workers.into(), "worker")),
             ));
         }
-        if self.shape.gpus == 0 && matches!(self.topology.require, Some(Level::Island | Level::Switch)) {
-            return Err(("topology.require", "workers without GPUs are on no island or switch".to_string()));
+        if !self.shape.asks_gpu() && matches!(self.topology.require, Some(Level::Island | Level::Switch | Level::Gpu)) {
+            return Err(("topology.require", "workers without GPUs are on no GPU, island or switch".to_string()));
         }
         if self.checkpoint.grace > MAX_GRACE {
             return Err(("checkpoint.grace", format!("{} is longer than {MAX_GRACE}", self.checkpoint.grace)));
         }
-        Ok(())
+        super::parts::check(self)
     }
 
     /// What the whole gang holds at full size.

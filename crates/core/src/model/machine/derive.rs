@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cores;
+use super::mig::Sku;
 use super::{NicRole, Parts};
 use crate::model::amounts::Resources;
 use crate::model::cpuset::CpuSet;
@@ -16,6 +17,8 @@ pub(super) struct Derived {
     pub partitions: Vec<Vec<u64>>,
     pub nics: Vec<Option<u8>>,
     pub cores: Vec<Vec<CpuSet>>,
+    /// By GPU: what it can be split into.
+    pub cards: Vec<Option<&'static Sku>>,
     pub total_cpus: u32,
     pub total_memory_bytes: u64,
     pub capacity: Resources,
@@ -35,6 +38,7 @@ impl Derived {
             partitions: partitions(parts),
             nics: choose_nics(parts),
             cores: parts.sockets.iter().map(|socket| cores::split(&socket.cpus)).collect(),
+            cards: parts.gpus.iter().map(|gpu| Sku::of(&parts.gpu_model, gpu.vram_bytes)).collect(),
             total_cpus: parts.sockets.iter().map(|socket| socket.cpus.count()).sum(),
             total_memory_bytes: parts.sockets.iter().map(|socket| socket.memory_bytes).sum(),
             capacity: capacity(parts),
@@ -54,6 +58,7 @@ fn capacity(parts: &Parts) -> Resources {
         vram_bytes: sum(&mut parts.gpus.iter().map(|gpu| gpu.vram_bytes)),
         pcie_bandwidth_bps: sum(&mut switches.map(|(_, switch)| switch.bandwidth_bps)),
         network_bandwidth_bps: sum(&mut compute.map(|nic| nic.bandwidth_bps)),
+        gpu_milli: 0,
     }
 }
 

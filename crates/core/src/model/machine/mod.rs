@@ -8,6 +8,7 @@ mod cores;
 mod derive;
 pub mod gpu_models;
 pub mod matrix;
+pub mod mig;
 pub mod profiles;
 mod validate;
 
@@ -198,6 +199,11 @@ impl Machine {
     /// choice share it round-robin. `None`: every compute NIC is across the sockets, or unknown.
     pub fn nic_for_gpu(&self, gpu: u8) -> Option<u8> {
         self.derived.nics.get(usize::from(gpu)).copied().flatten()
+    }
+
+    /// What GPU `gpu` can be split into; `None`: it knows no MIG, or its card is not known.
+    pub fn mig_card(&self, gpu: u8) -> Option<&'static mig::Sku> {
+        self.derived.cards.get(usize::from(gpu)).copied().flatten()
     }
 
     /// Logical CPUs of all sockets.

@@ -7,6 +7,7 @@ use crate::model::ids::{AttemptNo, JobId, Rank};
 use crate::model::job::{CheckpointPolicy, Owner, RunSpec};
 use crate::model::machine::Machine;
 use crate::model::report::Report;
+use crate::model::split::Slice;
 use crate::model::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -220,4 +221,7 @@ pub struct Devices {
     pub memory: Vec<(u8, u64)>,
     /// Indices into the machine's NICs.
     pub nics: Vec<u8>,
+    /// A part of one GPU instead of whole ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
 }

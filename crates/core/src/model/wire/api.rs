@@ -50,6 +50,7 @@ pub struct JobView {
     pub state: JobState,
     pub state_since: String,
     pub workers: u32,
+    /// With parts of GPUs, rounded up.
     pub gpus: u64,
     /// Names of the nodes of the live attempt, in rank order.
     pub nodes: Vec<String>,
@@ -101,6 +102,9 @@ pub struct RankView {
     pub rank: u32,
     pub node: String,
     pub gpus: Vec<u8>,
+    /// The part of a GPU that it has instead: which GPU, which part, SMs and memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub slice: Option<String>,
     pub cpus: String,
     pub nics: Vec<String>,
     /// `assigned`, `prepared`, `running`, `leaving`, `ended`.

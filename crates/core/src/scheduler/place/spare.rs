@@ -13,7 +13,7 @@ pub struct Spot {
 }
 
 /// What would be left over: free GPUs in the part, then on the node, then CPUs; then numbers. GPU-less workers avoid GPU
-/// nodes.
+/// nodes. Of parts of GPUs whether a whole one has to be broken, and what becomes impossible.
 type Tightness = (bool, u32, u32, u32, NodeId, u32);
 
 impl Search<'_, '_> {
@@ -49,14 +49,19 @@ impl Search<'_, '_> {
 
     fn tightness(&self, node: NodeId, cell: Cell) -> Tightness {
         let room = self.draft.room(node);
+        if self.spec.shape.part.is_some() {
+            let (breaks, loss) = self.draft.site(node).harm(&self.spec.shape, cell, self.workers);
+            return (breaks, loss, room.gpus.count_ones(), room.cpus.count(), node, cell.gpus.trailing_zeros());
+        }
         let wasted = self.spec.shape.gpus == 0 && !self.machine(node).gpus.is_empty();
         let in_cell = (room.gpus & cell.gpus).count_ones();
         (wasted, in_cell, room.gpus.count_ones(), room.cpus.count(), node, cell.gpus.trailing_zeros())
     }
 
-    /// Leaves the spots that spoil least. On the empty cluster it does not matter.
+    /// Leaves the spots that spoil least. On the empty cluster it does not matter; what parts of GPUs spoil is told by their
+    /// tightness.
     fn spare_others(&mut self, spots: &mut Vec<Spot>) {
-        if spots.len() < 2 || self.pick == Pick::Existing {
+        if spots.len() < 2 || self.spec.shape.part.is_some() || self.pick == Pick::Existing {
             return;
         }
         let asked: Vec<(NodeId, Cell)> = spots.iter().map(|spot| (spot.node, spot.cell)).collect();
@@ -68,7 +73,7 @@ impl Search<'_, '_> {
 
     /// Sorts nodes with their capacities in slices: of equal capacities those first that a full share would spoil least.
     pub fn least_harm_first(&mut self, nodes: &mut [(u32, NodeId)], slice: u32) {
-        if self.pick == Pick::Existing {
+        if self.pick == Pick::Existing || self.spec.shape.part.is_some() {
             return;
         }
         nodes.sort_unstable();

@@ -9,6 +9,8 @@
 //! limit; no retries; `SIGTERM` and 30 s of grace. A job with a checkpoint directory and a signal is taken to write a
 //! checkpoint when it gets that signal.
 mod check;
+mod decimal;
+mod parts;
 mod spec;
 mod words;
 
@@ -21,6 +23,7 @@ use std::fmt;
 use utoipa::ToSchema;
 
 pub use check::Findings;
+pub use decimal::Decimal;
 pub(crate) use words::{is_label, is_queue_path};
 pub use words::{parse_rfc3339, parse_signal};
 
@@ -94,6 +97,9 @@ pub struct JobFile {
     /// Where the logs go besides the node's own disk; `%j` job, `%x` name, `%t` rank, `%a` attempt, `%%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// It has work only now and then, so it may share a GPU in turns.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub intermittent: bool,
     /// A terminal for the one worker.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pty: bool,
@@ -148,7 +154,7 @@ pub struct ResourcesFile {
     /// Such as `H100`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_model: Option<String>,
-    /// The least memory of each GPU, such as `80GB`.
+    /// The least memory of each GPU, such as `80GB`; of a share the memory that it gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vram: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,15 +172,25 @@ pub struct ResourcesFile {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
+    /// A MIG instance instead of whole GPUs, such as `3g.40gb`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub mig: Option<Value>,
+    pub mig: Option<String>,
+    /// A share of one GPU instead of whole ones, such as `0.5`; `vram` is then the memory that it gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub share: Option<Value>,
+    #[schema(value_type = Option<String>)]
+    pub share: Option<Decimal>,
+    /// How the GPU is shared: `mps` (the default) or `time-slice`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<String>,
+    /// Each worker's part on a GPU of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub distinct_gpus: bool,
+    /// GPU memory that the worker's model needs, over all of its GPUs, such as `140GB`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs_vram: Option<String>,
 }
 
-/// Where the gang wants to be. Levels: `switch socket island node leaf spine cluster`.
+/// Where the gang wants to be. Levels: `gpu switch socket island node leaf spine cluster`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyFile {

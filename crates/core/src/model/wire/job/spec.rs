@@ -19,7 +19,7 @@ const CPUS_PER_GPU: u32 = 4;
 const GRACE: Span = Span::seconds(30);
 const GRACE_MAX: Span = Span::hours(24);
 const COMMAND_BYTES_MAX: usize = 512 * 1024;
-const LEVELS: &str = "switch, socket, island, node, leaf, spine, cluster";
+const LEVELS: &str = "gpu, switch, socket, island, node, leaf, spine, cluster";
 
 pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<FieldError>> {
     let mut found = Findings::default();
@@ -44,6 +44,7 @@ pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<Fiel
     let begin = begin(&mut found, file.begin.as_deref());
     later(&mut found, &file);
     let (name, pool, preemptible) = (file.name.clone(), file.pool.clone(), file.preemptible);
+    let intermittent = file.intermittent;
     let run = run(&mut found, file, gang.workers);
     let preemptible = preemptible.unwrap_or(priority == Priority::P3);
     found.finish(JobSpec {
@@ -61,6 +62,7 @@ pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<Fiel
         retries,
         after,
         begin,
+        intermittent,
         run,
     })
 }
@@ -124,15 +126,22 @@ fn gang(found: &mut Findings, file: Option<&GangFile>) -> Gang {
 fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {
     let file = file.cloned().unwrap_or_default();
     let gpus = found.count("resources.gpus", file.gpus, 0, 0, GPUS_MAX);
-    let cpus = found.count("resources.cpus", file.cpus, (gpus * CPUS_PER_GPU).max(1), 1, CPUS_MAX);
+    let model = file.gpu_model.as_deref().map(str::to_ascii_uppercase);
+    let part = super::parts::part(found, &file);
+    // As many CPUs for each GPU, of a part its part of them.
+    let parts_cpus = part.map_or(0, |part| (part.milli(model.as_deref()) * CPUS_PER_GPU).div_ceil(1_000));
+    let cpus = found.count("resources.cpus", file.cpus, (gpus * CPUS_PER_GPU).max(parts_cpus).max(1), 1, CPUS_MAX);
     let memory_bytes = found.amount("resources.memory", file.memory.as_deref(), parse_bytes);
     let vram_bytes = found.amount("resources.vram", file.vram.as_deref(), parse_bytes);
-    for (field, set) in [
+    let needs_vram_bytes = found.amount("resources.needs_vram", file.needs_vram.as_deref(), parse_bytes);
+    let of_gpus = [
         ("resources.gpu_model", file.gpu_model.is_some()),
         ("resources.vram", file.vram.is_some()),
+        ("resources.needs_vram", file.needs_vram.is_some()),
         ("resources.pcie_bandwidth", file.pcie_bandwidth.is_some()),
-    ] {
-        if set && gpus == 0 {
+    ];
+    for (field, set) in of_gpus {
+        if set && gpus == 0 && part.is_none() {
             found.add(field, "the job asks for no GPU", "give resources.gpus, or remove it");
         }
     }
@@ -146,15 +155,11 @@ fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {
     if let Some((key, value)) = file.labels.iter().find(|(key, value)| !is_label(key) || !is_label(value)) {
         found.add(format!("resources.labels.{key}"), format!("{key:?}: {value:?} is not a label"), NAME_FIX);
     }
-    for (field, value) in [("resources.mig", &file.mig), ("resources.share", &file.share)] {
-        found.later(field, value);
-    }
-    let gpu_model = file.gpu_model.map(|model| model.to_ascii_uppercase());
     Shape {
         gpus,
         cpus,
         memory_bytes,
-        gpu_model,
+        gpu_model: model,
         vram_bytes,
         labels: file.labels,
         pcie_bandwidth_bps: found.amount("resources.pcie_bandwidth", file.pcie_bandwidth.as_deref(), parse_bandwidth),
@@ -163,6 +168,9 @@ fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {
             file.network_bandwidth.as_deref(),
             parse_bandwidth,
         ),
+        part,
+        distinct_gpus: file.distinct_gpus,
+        needs_vram_bytes,
     }
 }
 
@@ -193,7 +201,7 @@ fn topology(found: &mut Findings, file: Option<&TopologyFile>, gang: &Gang, shap
         found.add("topology.prefer", problem, "prefer a tighter level, or leave it out");
     }
     for (field, level) in [("topology.require", require), ("topology.prefer", prefer)] {
-        if matches!(level, Some(Level::Switch | Level::Island)) && shape.gpus == 0 {
+        if matches!(level, Some(Level::Gpu | Level::Switch | Level::Island)) && !shape.asks_gpu() {
             found.add(
                 field,
                 "switches and islands join GPUs, and the job asks for none",

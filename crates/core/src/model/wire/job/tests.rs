@@ -2,6 +2,7 @@
 use super::*;
 use crate::model::JobId;
 use crate::model::job::{DependencyKind, Launcher, Level, Priority};
+use crate::model::split::{PartAsk, ShareMode};
 use crate::model::time::{Span, Time};
 use serde_json::json;
 
@@ -89,8 +90,15 @@ fn every_refusal_names_its_field() {
         ("resources.vram", json!({"resources": {"vram": "20GiB"}})),
         ("resources.gpu_model", json!({"resources": {"gpu_model": "H100"}})),
         ("resources.labels.a b", json!({"resources": {"labels": {"a b": "c"}}})),
-        ("resources.mig", json!({"resources": {"gpus": 1, "mig": "3g.40gb"}})),
-        ("resources.share", json!({"resources": {"gpus": 1, "share": 0.5}})),
+        ("resources", json!({"resources": {"gpus": 1, "mig": "3g.40gb"}})),
+        ("resources", json!({"resources": {"mig": "3g.40gb", "share": 0.5}})),
+        ("resources.mig", json!({"resources": {"mig": "half"}})),
+        ("resources.share", json!({"resources": {"share": 1.5}})),
+        ("resources.share", json!({"resources": {"share": "half"}})),
+        ("resources.sharing", json!({"resources": {"share": 0.5, "sharing": "turns"}})),
+        ("resources.sharing", json!({"resources": {"sharing": "mps"}})),
+        ("resources.needs_vram", json!({"resources": {"needs_vram": "140GB"}})),
+        ("topology.require", json!({"topology": {"require": "gpu"}})),
         ("resources.pcie_bandwidth", json!({"resources": {"pcie_bandwidth": "20GB/s"}})),
         ("resources.network_bandwidth", json!({"resources": {"network_bandwidth": "50GiB"}})),
         ("resources.pcie_bandwidth", json!({"resources": {"gpus": 1, "pcie_bandwidth": "fast"}})),
@@ -146,13 +154,26 @@ fn every_refusal_names_its_field() {
 }
 
 #[test]
+fn a_part_of_a_gpu_is_read_exactly() {
+    let spec = |resources: serde_json::Value| {
+        let spec = file(json!({"resources": resources, "intermittent": true})).into_spec(&known).unwrap();
+        assert_eq!(spec.check(), Ok(()));
+        spec
+    };
+    let mig = spec(json!({"mig": "3g.40gb", "gpu_model": "h100", "needs_vram": "30GiB"}));
+    assert_eq!((mig.shape.part.map(|part| part.to_string()), mig.shape.cpus), (Some("MIG 3g.40gb".into()), 2));
+    assert_eq!((mig.shape.gpu_model.as_deref(), mig.shape.needs_vram_bytes), (Some("H100"), 30 << 30));
+    let share = spec(json!({"share": 0.25, "sharing": "time-slice", "vram": "20GiB", "distinct_gpus": true}));
+    assert_eq!(share.shape.part, Some(PartAsk::Share { milli: 250, mode: ShareMode::TimeSlice }));
+    assert_eq!((share.shape.vram_bytes, share.shape.distinct_gpus, share.intermittent), (20 << 30, true, true));
+    assert_eq!(share.total().gpu_milli, 250);
+}
+
+#[test]
 fn later_features_say_that_they_are_later() {
-    let errors = file(json!({"resources": {"gpus": 1, "mig": "1g.10gb"}, "array": 3})).into_spec(&known).unwrap_err();
+    let errors = file(json!({"resources": {"gpus": 1}, "roles": 1, "array": 3})).into_spec(&known).unwrap_err();
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        texts,
-        ["resources.mig: not supported yet: resources.mig; remove it", "array: not supported yet: array; remove it"]
-    );
+    assert_eq!(texts, ["roles: not supported yet: roles; remove it", "array: not supported yet: array; remove it"]);
 }
 
 #[test]

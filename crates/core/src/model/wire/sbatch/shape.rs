@@ -3,6 +3,7 @@ use super::super::job::{GangFile, JobFile, ResourcesFile};
 use super::SbatchError;
 use super::flags::Asked;
 use crate::model::amounts::count;
+use crate::model::machine::mig::ProfileName;
 
 /// How many workers there are, and what part of a node's amounts each gets.
 struct Split {
@@ -26,15 +27,28 @@ pub(super) fn fill(job: &mut JobFile, asked: &Asked, has_srun: bool, errors: &mu
         (None, None) => (gpus == 0).then_some(split.tasks_each),
     };
     let memory = memory(asked, &split, cpus, gpus);
+    let mig = profile(asked, gpus, &mut fail);
     job.gang = Some(GangFile { workers: i64::try_from(split.workers).ok(), ..GangFile::default() });
     job.resources = Some(ResourcesFile {
-        gpus: (gpus > 0).then(|| to_i64(gpus)),
-        gpu_model: asked.gpu_model.clone().filter(|_| gpus > 0),
+        gpus: (gpus > 0 && mig.is_none()).then(|| to_i64(gpus)),
+        gpu_model: asked.gpu_model.clone().filter(|_| gpus > 0 && mig.is_none()),
+        mig,
         cpus: cpus.map(to_i64),
         memory: memory.map(|bytes| bytes.to_string()),
         ..ResourcesFile::default()
     });
     split.workers
+}
+
+/// Slurm's users name MIG instances as a type of GPU: `gpu:3g.40gb:1`.
+fn profile(asked: &Asked, gpus: u64, fail: &mut impl FnMut(&str, String, &str)) -> Option<String> {
+    let name = asked.gpu_model.as_deref()?.to_ascii_lowercase();
+    ProfileName::parse(&name).filter(|_| gpus > 0)?;
+    if gpus > 1 {
+        let problem = format!("{gpus} instances of {name} for one task: a process can use one");
+        fail("--gres", problem, "ask for one a task, with more tasks and srun");
+    }
+    Some(name)
 }
 
 fn to_i64(n: u64) -> i64 {

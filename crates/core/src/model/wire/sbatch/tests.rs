@@ -133,3 +133,12 @@ fn what_would_be_ignored_is_refused_with_line_and_flag() {
     assert!(errors[0].to_string().contains("line 1: #!/usr/bin/perl: scripts are run by bash"), "{}", errors[0]);
     assert!(read_lines("#SBATCH -J 'x", "true").unwrap_err()[0].problem.contains("quote"));
 }
+
+#[test]
+fn a_mig_instance_is_a_type_of_gpu() {
+    let script = read_lines("#SBATCH -n 4 --gpus-per-task=1g.10gb:1", "srun python serve.py").unwrap();
+    let resources = script.job.resources.unwrap();
+    assert_eq!((resources.gpus, resources.gpu_model, resources.mig.as_deref()), (None, None, Some("1g.10gb")));
+    let error = read_lines("#SBATCH --gres=gpu:3g.40gb:2", "python train.py").unwrap_err();
+    assert!(error.iter().any(|error| error.to_string().contains("a process can use one")), "{error:?}");
+}
