@@ -11,6 +11,9 @@ use ganger_core::model::wire::agent::{Peers, Vouch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Saved times are older than the true ones by this part of the lease at most.
+const SAVES_PER_LEASE: u64 = 32;
+
 /// The part of [`Contact`] that survives a restart of the agent. It is worth nothing after a reboot: no rank is left then.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Contact {
@@ -92,6 +95,20 @@ impl Contact {
     /// Leased workers may run for a lease from `asked_at` on. A deadline never moves back.
     pub fn prolong(&mut self, asked_at: u64) {
         self.deadline = self.deadline.max(Some(asked_at.saturating_add(self.lease_ms)));
+    }
+
+    /// Whether `saved` still serves a later agent: the same but for times, and those hardly older. With them it takes the
+    /// server for lost at most a thirty-second of the lease too early: still long after the half in which the server may
+    /// count it as heard from. Saving each answer took a quarter of what a short job costs its node.
+    pub fn is_served_by(&self, saved: &Contact) -> bool {
+        let slack = self.lease_ms / SAVES_PER_LEASE;
+        let near = |now: Option<u64>, then: Option<u64>| match (now, then) {
+            (Some(now), Some(then)) => now.abs_diff(then) <= slack,
+            (now, then) => now == then,
+        };
+        let times = near(self.answered_at, saved.answered_at) && near(self.deadline, saved.deadline);
+        let Contact { answered_at, deadline, generation, .. } = *saved;
+        times && Contact { answered_at, deadline, generation, ..self.clone() } == *saved
     }
 
     fn silent_for(&self, now: u64, quarters: u64) -> bool {
@@ -190,6 +207,35 @@ mod tests {
         }
         contact.answered(1, 1, LEASE, 56_000, 56_001);
         assert!(contact.is_witness(56_001) && !contact.has_lost_server(56_001));
+    }
+
+    #[test]
+    fn what_was_saved_serves_until_its_times_are_too_old_or_something_else_changes() {
+        let mut contact = Contact::resume(None, "boot");
+        contact.answered(1, 1, LEASE, 10_000, 10_001);
+        let saved = contact.clone();
+        contact.answered(1, 9, LEASE, 11_875, 11_876);
+        assert!(contact.is_served_by(&saved), "a thirty-second of the lease");
+        let mut later = contact.clone();
+        later.answered(1, 9, LEASE, 11_876, 11_877);
+        assert!(!later.is_served_by(&saved));
+        assert!(
+            !contact.is_served_by(&Contact { answered_at: None, ..saved.clone() }),
+            "the first answer is kept at once"
+        );
+        // Also with the older times nobody vouches while the server may count it as heard from.
+        assert!(!saved.has_lost_server(11_876 + LEASE / 2));
+        let changes: [fn(&mut Contact); 4] = [
+            |contact| contact.vouch("n1", LEASE, 11_900),
+            |contact| assert_eq!(contact.answered(2, 1, LEASE, 11_875, 11_876), Standing::Current),
+            |contact| assert_eq!(contact.answered(1, 9, LEASE / 2, 11_875, 11_876), Standing::Current),
+            |contact| contact.peers.version += 1,
+        ];
+        for change in changes {
+            let mut changed = contact.clone();
+            change(&mut changed);
+            assert!(!changed.is_served_by(&saved), "{changed:?}");
+        }
     }
 
     #[test]

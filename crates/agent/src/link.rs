@@ -45,8 +45,8 @@ pub struct Link {
     pub peer_address: Option<String>,
     pub contact: Mutex<Contact>,
     pub contact_file: PathBuf,
-    /// Held while the file is written: two writers would use one temporary name.
-    pub saving: Mutex<()>,
+    /// What the file holds. Locked while it is written: two writers would use one temporary name.
+    pub saved: Mutex<Option<Contact>>,
     pub journal: Arc<Mutex<Journal>>,
     /// Set when the journal has something new.
     pub reports: Notify,
@@ -60,14 +60,20 @@ impl Link {
         self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes what is known of the contact durable. Blocking.
+    /// Makes what is known of the contact durable, unless what is there serves as well. Blocking.
     ///
     /// # Errors
     /// The file cannot be written, for people.
     pub fn save_contact(&self) -> Result<(), String> {
-        let _alone = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = serde_json::to_vec(&*self.contact()).unwrap_or_default();
-        write_atomic(&self.contact_file, &text, 0o600).map_err(|error| error.to_string())
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let contact = self.contact().clone();
+        if saved.as_ref().is_some_and(|saved| contact.is_served_by(saved)) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(&contact).unwrap_or_default();
+        write_atomic(&self.contact_file, &text, 0o600).map_err(|error| error.to_string())?;
+        *saved = Some(contact);
+        Ok(())
     }
 
     /// Registers, then polls for ever.

@@ -7,6 +7,7 @@ use ganger_core::lifecycle::Input;
 use ganger_core::model::job::{Exit, JobState, Level, Priority};
 use ganger_core::model::machine::profiles::profile;
 use ganger_core::model::{NodeId, Span};
+use ganger_core::scheduler;
 
 #[test]
 fn a_gang_starts_whole_or_not_at_all() {
@@ -57,6 +58,19 @@ fn a_hard_constraint_is_never_relaxed_and_told() {
     lab.settle();
     assert_eq!(lab.state(id), JobState::Pending);
     assert!(lab.why(id).contains("can never run"), "{}", lab.why(id));
+}
+
+#[test]
+fn a_job_that_can_never_run_is_told_apart_from_one_that_waits() {
+    let mut lab = Lab::new(2, &profile("dgx-h100").unwrap(), 2);
+    let all = lab.submit(job("all", 2, 8, Priority::P2));
+    let waits = lab.submit(job("waits", 2, 8, Priority::P2));
+    let giant = lab.submit(job("giant", 3, 8, Priority::P2));
+    let never = |lab: &Lab, id| scheduler::never(&lab.cluster, id, lab.cluster.now);
+    assert!(never(&lab, giant).is_some_and(|why| why.contains("2 of 3 workers")), "also before any decision");
+    lab.settle();
+    assert_eq!((never(&lab, all), never(&lab, waits)), (None, None));
+    assert!(never(&lab, giant).is_some());
 }
 
 #[test]

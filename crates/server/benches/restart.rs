@@ -1,14 +1,15 @@
 //! A restart with many finished jobs on record: from opening the store to the first decision.
 //!
 //! `cargo bench -p ganger-server --bench restart [-- FINISHED]`. Prints figures; the bar is 5 s with 100,000 jobs on record.
-use ganger_core::lifecycle::input::{Input, NodePlacement, NodeSpec};
+mod fleet;
+
+use ganger_core::lifecycle::input::Input;
 use ganger_core::model::Cluster;
-use ganger_core::model::job::{JobSpec, Owner, RunSpec, Shape};
-use ganger_core::model::machine::profiles::profile;
+use ganger_core::model::job::{JobSpec, Owner, Shape};
 use ganger_core::{lifecycle, model::Time};
 use ganger_server::cycle::Cycle;
 use ganger_server::store::{Batch, Store, StoreOptions};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,9 +18,7 @@ const PENDING: u64 = 1_000;
 
 fn main() -> anyhow::Result<()> {
     let finished = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(100_000);
-    let beside = std::env::current_exe()?.parent().map(Path::to_path_buf);
-    let directory: PathBuf =
-        beside.unwrap_or_else(std::env::temp_dir).join(format!("bench-restart-{}", std::process::id()));
+    let directory = fleet::scratch("restart");
     fill(&directory, finished)?;
     let outcome = measure(&directory, finished);
     std::fs::remove_dir_all(&directory)?;
@@ -59,7 +58,7 @@ fn fill(directory: &Path, finished: u64) -> anyhow::Result<()> {
         Ok(submitted)
     };
     for index in 0..NODES {
-        apply(&mut cluster, &mut batch, Input::Register(Box::new(node(index)?)))?;
+        apply(&mut cluster, &mut batch, Input::Register(Box::new(fleet::node(index)?)))?;
     }
     let owner = Owner { user: "bench".to_string(), uid: 1000, gid: 1000 };
     for number in 0..finished + PENDING {
@@ -76,19 +75,6 @@ fn fill(directory: &Path, finished: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn node(index: u32) -> anyhow::Result<NodeSpec> {
-    Ok(NodeSpec {
-        name: format!("n{index}"),
-        machine: profile("dgx-h100")?,
-        placement: NodePlacement::default(),
-        address: "127.0.0.1".to_string(),
-        boot_id: "boot".to_string(),
-        agent: String::new(),
-    })
-}
-
 fn spec(number: u64) -> JobSpec {
-    let shape = Shape { gpus: 8, cpus: 64, memory_bytes: 64 << 30, ..Shape::default() };
-    let run = RunSpec { command: vec!["train".to_string()], ..RunSpec::default() };
-    JobSpec { run, ..JobSpec::new(&format!("job-{number}"), 2, shape) }
+    fleet::job(format!("job-{number}"), 2, Shape { gpus: 8, cpus: 64, memory_bytes: 64 << 30, ..Shape::default() })
 }

@@ -82,7 +82,7 @@ pub async fn run_with(
         peer_address: Some(peer_address),
         contact: Mutex::new(contact(&layout)?),
         contact_file: layout.contact(),
-        saving: Mutex::new(()),
+        saved: Mutex::new(None),
         journal: Arc::new(Mutex::new(journal)),
         reports: Notify::new(),
         leases: Notify::new(),

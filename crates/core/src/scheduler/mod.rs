@@ -31,7 +31,7 @@ mod victims;
 mod why;
 
 pub use room::MAX_SOCKETS;
-pub use why::{dry_run, why};
+pub use why::{dry_run, never, why};
 
 use crate::model::amounts::{Limit, Resources};
 use crate::model::cluster::Cluster;

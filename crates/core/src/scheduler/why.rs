@@ -39,6 +39,16 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
     Some(explain(session, &units, turn, job))
 }
 
+/// Why a pending job could not even run on this cluster were it empty and healthy; `None` if it could. Costs one placement,
+/// where [`why`] walks past all who go before.
+pub fn never(cluster: &Cluster, id: JobId, now: Time) -> Option<String> {
+    let job = cluster.job(id).filter(|job| job.state == JobState::Pending)?;
+    let waiting = || cluster.jobs.values().map(Arc::as_ref).filter(|mate| mate.state == JobState::Pending);
+    let mates = |group| waiting().filter(move |mate| mate.spec.group.as_ref() == Some(group));
+    let unit = job.spec.group.as_ref().map_or_else(|| vec![job], |group| mates(group).collect());
+    Session::new(cluster, now).unsatisfiable(&unit)
+}
+
 /// What would be said about a job that is not submitted: as if it came last of its class.
 pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
     if let Err((field, why)) = spec.check() {

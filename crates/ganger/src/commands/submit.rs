@@ -20,9 +20,8 @@ pub async fn run(api: &Api, args: Submit, look: &Look) -> Result<(), Failure> {
     }
     emit(&told(&detail.view, std::io::stdout().is_terminal()))?;
     let id = detail.view.id;
-    // That it waits is no news; that it waits for ever is.
-    if api.why(&id.to_string()).await.is_ok_and(|why| !why.satisfiable) {
-        say(format!("warning: job {id} can never run on this cluster as it is: `ganger why {id}` says more"));
+    if let Some(why) = &detail.never {
+        say(format!("warning: job {id} can never run on this cluster as it is: {why}; `ganger why {id}` says more"));
     }
     Ok(())
 }

@@ -97,6 +97,7 @@ pub fn job_detail() -> JobDetail {
         failures: 0,
         gpu_seconds: 7_200,
         events: events(),
+        never: None,
     }
 }
 

@@ -76,7 +76,11 @@ pub(super) async fn submit_job(
     }
     let applied = app.cycle.apply(Input::Submit { spec, owner }).await?;
     let id = applied.submitted.ok_or_else(|| Problem::internal("the job was accepted without a number"))?;
-    Ok((StatusCode::CREATED, Json(detail_of(&app, &id.to_string()).await?)).into_response())
+    // That it waits is no news; that it waits for ever is. Cheap, and so the client need not ask why, which is not.
+    let view = applied.view;
+    let never = blocking(move || scheduler::never(&view.cluster, id, view.cluster.now)).await?;
+    let detail = JobDetail { never, ..detail_of(&app, &id.to_string()).await? };
+    Ok((StatusCode::CREATED, Json(detail)).into_response())
 }
 
 /// What the check asks for by name is looked up between two tries of it, because the check itself asks nobody.

@@ -65,6 +65,7 @@ pub fn job_detail(job: &Job, cluster: &Cluster, events: Vec<EventView>, sites: &
         failures: job.failures,
         gpu_seconds: gpu_us(job, cluster.now) / 1_000_000,
         events,
+        never: None,
     }
 }
 

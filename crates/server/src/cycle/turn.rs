@@ -244,8 +244,8 @@ impl Turns {
         if let Err(refusal) = self.apply(turn, Input::Tick, now) {
             tracing::error!(%refusal, "a tick was refused");
         }
+        // Whether there is something new to decide, the tick's effects say, or the moments that are watched for.
         turn.changed = true;
-        turn.wants_decision = true;
         self.tick_at = now + QUIET_TICK_PAUSE;
     }
 

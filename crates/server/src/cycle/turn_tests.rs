@@ -87,3 +87,17 @@ fn the_loop_sleeps_no_longer_than_until_a_job_may_begin() {
     assert_eq!(bench.turns.sleep(start), Duration::from_millis(700));
     assert_eq!(bench.turns.sleep(start + Span(900)), Duration::ZERO);
 }
+
+/// Each tick asked for a decision, and a tick comes whenever some agent might have fallen silent: with thousands of jobs
+/// waiting the server was never idle.
+#[test]
+fn a_tick_that_finds_nothing_asks_for_no_decision() {
+    let mut bench = Bench::new("quiet-tick");
+    let start = bench.turns.clock.now() + Span::seconds(10);
+    bench.apply(Input::Submit { spec: Arc::new(job(Time::NEVER)), owner: Owner::default() }, start);
+    assert!(bench.decides(start));
+    let mut turn = Turn::default();
+    bench.turns.on_tick(&mut turn, start + Span::seconds(1));
+    bench.turns.finish(turn, start + Span::seconds(1));
+    assert!(!bench.decides(start + Span::seconds(1)));
+}

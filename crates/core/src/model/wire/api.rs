@@ -87,6 +87,9 @@ pub struct JobDetail {
     pub failures: u32,
     pub gpu_seconds: u64,
     pub events: Vec<EventView>,
+    /// Only in the answer to its submission: why it can never run on the cluster as it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub never: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
