@@ -50,7 +50,7 @@ async fn measure(directory: &Path, scale: &Scale) -> anyhow::Result<()> {
     let agents = fleet::agents(&cycle, scale.nodes, &Work::WhenTold(told));
     let gangs = u64::from(scale.nodes / 2);
     fleet::submit(&cycle, 1, gangs, |number| gang(format!("holder-{number}"))).await?;
-    wait_until("the cluster is full", || runs(&cycle).len() as u64 == gangs).await?;
+    wait_until(&cycle, "the cluster is full", || runs(&cycle).len() as u64 == gangs).await?;
     println!("{} nodes of 8 GPUs full, {} gangs of two nodes pending", scale.nodes, scale.pending);
     fill_queue(&cycle, scale.pending).await?;
     idle(&cycle, scale.idle).await;
@@ -107,7 +107,7 @@ async fn free(cycle: &Cycle, tell: &watch::Sender<BTreeSet<JobId>>, count: u64) 
             note_pass(cycle, &mut metrics, &mut passes);
             runs(cycle).iter().any(|job| !before.contains(job))
         };
-        wait_until("the next gang runs", started).await?;
+        wait_until(cycle, "the next gang runs", started).await?;
         starts.push(began.elapsed());
         wait_for_the_last_pass(cycle, &mut metrics, &mut passes).await;
     }
@@ -149,13 +149,18 @@ fn runs(cycle: &Cycle) -> Vec<JobId> {
     view.cluster.jobs.values().filter(|job| job.state == JobState::Running).map(|job| job.id).collect()
 }
 
-async fn wait_until(what: &str, mut done: impl FnMut() -> bool) -> anyhow::Result<()> {
-    let began = Instant::now();
-    while !done() {
+/// Looks only at new states: to go through ten thousand jobs again and again would be most of what is measured.
+async fn wait_until(cycle: &Cycle, what: &str, mut done: impl FnMut() -> bool) -> anyhow::Result<()> {
+    let (began, mut seen) = (Instant::now(), None);
+    loop {
+        let version = cycle.view().cluster.version;
+        if seen != Some(version) && done() {
+            return Ok(());
+        }
+        seen = Some(version);
         anyhow::ensure!(began.elapsed() < PATIENCE, "waited {} s until {what}, in vain", PATIENCE.as_secs());
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(())
 }
 
 fn cpu_us() -> u64 {
