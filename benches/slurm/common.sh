@@ -78,7 +78,7 @@ throughput() {
 # The last start noted in the file named, counted from a moment.
 started_after() { calc "$(sort -n "$1" | tail -n1 | cut -d" " -f1) - $2" 3; }
 
-# Kills what this run started and nothing else: whatever has the run's mark in its environment or works in its folder.
+# Kills what this run started and nothing else.
 end_all() {
     local pid
     for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null; done
@@ -89,14 +89,18 @@ end_all() {
 }
 
 marked() {
-    local process pid
+    local process
     for process in /proc/[0-9]*; do
-        pid=${process#/proc/}
-        [ "$pid" = "$$" ] || [ "$pid" = "$BASHPID" ] && continue
-        # Keepers have an environment of their own, and name their folder.
-        if grep -qzFx "BENCH_PLACE=$place" "$process/environ" 2>/dev/null ||
-            { [ "$(readlink "$process/exe")" = "$ganger" ] && grep -qzF "$place/" "$process/cmdline" 2>/dev/null; }; then
-            echo "$pid"
-        fi
+        [ "${process#/proc/}" = "$$" ] || ! is_marked "$process" 2>/dev/null || echo "${process#/proc/}"
     done
+}
+
+# Nearly all have the run's mark in their environment. Keepers have an environment of their own, and name their folder; Slurm's step daemons
+# write their title over theirs, and have their files open.
+is_marked() {
+    grep -qzFx "BENCH_PLACE=$place" "$1/environ" && return
+    case $(<"$1/comm") in
+        slurmstepd) [ -n "$(find "$1/fd" -lname "$place/*" -print -quit)" ] ;;
+        *) [ "$(readlink "$1/exe")" = "$ganger" ] && grep -qzF "$place/" "$1/cmdline" ;;
+    esac
 }
