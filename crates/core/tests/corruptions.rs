@@ -39,7 +39,7 @@ struct Busy {
 fn busy() -> Busy {
     let mut lab = Lab::new(6, &profile("dgx-h100").unwrap(), 3);
     let gpus = Limit { gpus: Some(44), ..Limit::default() };
-    let queue = |path: &str, limit| QueueSpec { path: path.to_string(), weight: None, guarantee: None, limit };
+    let queue = |path: &str, limit| QueueSpec { path: path.to_string(), limit, ..QueueSpec::default() };
     let queues = vec![queue("lab", Some(gpus)), queue("lab/a", None)];
     lab.apply(Input::Queues { queues, by: "ops".to_string() });
     let lab_job = |spec: JobSpec| JobSpec { queue: "lab/a".to_string(), ..spec };

@@ -77,9 +77,8 @@ fn a_claim_that_a_lowered_limit_forbids_is_given_up() {
     let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
     let queue = |gpus| QueueSpec {
         path: "prod".to_string(),
-        weight: None,
-        guarantee: None,
         limit: Some(Limit { gpus: Some(gpus), ..Limit::default() }),
+        ..QueueSpec::default()
     };
     lab.apply(Input::Queues { queues: vec![queue(8)], by: "op".to_string() });
     let victim = lab.submit(job("victim", 1, 8, Priority::P3));
@@ -417,7 +416,7 @@ fn who_would_give_up_its_claim_for_somebody_ahead_evicts_nobody() {
 fn who_would_give_way_once_a_limit_is_open_evicts_nobody() {
     let mut lab = Lab::new(2, &profile("dgx-h100").unwrap(), 2);
     let limit = Some(Limit { gpus: Some(16), ..Limit::default() });
-    let queue = QueueSpec { path: "prod".to_string(), weight: None, guarantee: None, limit };
+    let queue = QueueSpec { path: "prod".to_string(), limit, ..QueueSpec::default() };
     lab.apply(Input::Queues { queues: vec![queue], by: "test".to_string() });
     let prod = |mut spec: JobSpec| {
         spec.queue = "prod".to_string();

@@ -35,6 +35,7 @@ fn job(name: &str, workers: u32, gpus: u32, group: Option<&str>) -> JobSpec {
 
 fn plan(minutes: u64) -> WorkPlan {
     WorkPlan {
+        start_time: Span::ZERO,
         work: Span::minutes(minutes),
         ckpt_every: Some(Span::minutes(10)),
         ckpt_time: Span::ZERO,

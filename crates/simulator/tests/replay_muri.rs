@@ -21,8 +21,12 @@ fn setup(charge: Charge) -> Setup {
     Setup { nodes: 8, gpus_each: 8, charge }
 }
 
+fn outcome_of(trace: &Trace, policy: Policy, charge: Charge) -> Outcome {
+    run(trace, policy, setup(charge), &mut |_| ()).unwrap().outcome
+}
+
 fn outcome(jobs: &[(u32, u64, u64)], policy: Policy) -> Outcome {
-    run(&trace(jobs), policy, setup(Charge::OnStart)).unwrap()
+    outcome_of(&trace(jobs), policy, Charge::OnStart)
 }
 
 /// A long job on all 64 GPUs, then a short one: 2000 and 200 iterations of 1.015 s, 10 s for a start.
@@ -43,7 +47,7 @@ fn the_short_one_waits_or_goes_first() {
 /// The published rule lets the last stretch of each run be free and charges every other one.
 #[test]
 fn compat_charges_each_event_but_the_last() {
-    let compat = run(&trace(&LONG_THEN_SHORT), Policy::SrtfOracle, setup(Charge::EveryEvent)).unwrap();
+    let compat = outcome_of(&trace(&LONG_THEN_SHORT), Policy::SrtfOracle, Charge::EveryEvent);
     // 0 to 100 is one event: 10 s lost; the short one runs 203 s free; the long one goes on for 2030 - 90.
     assert_eq!(compat.makespan_s, 100.0 + 203.0 + 1_940.0);
 }
@@ -71,7 +75,7 @@ fn tiresias_stops_who_has_attained_more() {
 
 #[test]
 fn a_job_larger_than_the_cluster_is_refused() {
-    let error = run(&trace(&[(72, 0, 1)]), Policy::Fifo, setup(Charge::OnStart)).unwrap_err();
+    let error = run(&trace(&[(72, 0, 1)]), Policy::Fifo, setup(Charge::OnStart), &mut |_| ()).unwrap_err();
     assert_eq!(error, "cannot replay: job 0 asks for 72 GPUs, which 8 nodes of 8 never hold; give more nodes");
 }
 
@@ -97,7 +101,7 @@ fn compat_gives_the_published_figures() {
     ] {
         let Some(trace) = published(name) else { return };
         for (policy, (mean_s, p99_millions, makespan_millions)) in PREEMPTIVE.into_iter().zip(figures) {
-            let found = run(&trace, policy, setup(Charge::EveryEvent)).unwrap();
+            let found = outcome_of(&trace, policy, Charge::EveryEvent);
             near(found.mean_jct_s, mean_s, 0.1, &format!("{name} {policy:?} mean"));
             for (found_s, published) in [(found.p99_jct_s, p99_millions), (found.makespan_s, makespan_millions)] {
                 let difference = (found_s / 1e6 - published).abs();
@@ -117,7 +121,7 @@ fn compat_gives_the_published_means_when_all_come_at_once() {
     ] {
         let Some(trace) = published(name) else { return };
         for (policy, mean_s) in PREEMPTIVE.into_iter().zip(figures) {
-            let found = run(&trace, policy, setup(Charge::EveryEvent)).unwrap();
+            let found = outcome_of(&trace, policy, Charge::EveryEvent);
             near(found.mean_jct_s, mean_s, 0.5, &format!("{name} {policy:?}"));
         }
     }

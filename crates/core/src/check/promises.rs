@@ -1,6 +1,7 @@
 //! Rules 3, 5, 9 and 10 for promises: claims are backed by devices and by the right to evict, and no start moves a
 //! reserved one.
 use super::Found;
+use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Reservation};
 use crate::model::ids::{JobId, NodeId};
@@ -52,14 +53,12 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
         let Some(victim) = cluster.job(*id) else { continue };
         let shielded = claimant.spec.priority > Priority::P0 && cluster.is_protected(victim, claim.made_at);
         let running = victim.attempt.as_ref().is_some_and(|attempt| attempt.number == *number);
+        let by_class = victim.spec.priority > claimant.spec.priority
+            && entitled
+            && !(shielded && running && claim.made_at == cluster.now);
         let legal = match claim.moves {
             true => may_move(claim, claimant, victim),
-            false => {
-                victim.spec.preemptible
-                    && victim.spec.priority > claimant.spec.priority
-                    && entitled
-                    && !(shielded && running && claim.made_at == cluster.now)
-            }
+            false => victim.spec.preemptible && (by_class || rotated(cluster, claim, claimant, victim)),
         };
         found.unless(legal, 3, || format!("job {} may not stop job {id}", claimant.id));
         let whole = |attempt: &Attempt| attempt.staying().count() == attempt.workers.len();
@@ -87,6 +86,12 @@ pub fn homes(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
             });
         }
     }
+}
+
+/// Whether the victim makes way as a peer. Ranks change with time: they are looked at when the claim is made.
+fn rotated(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job) -> bool {
+    let goes_first = || attained::rank(cluster, claimant, cluster.now) < attained::rank(cluster, victim, cluster.now);
+    attained::are_peers(cluster, claimant, victim) && (claim.made_at < cluster.now || goes_first())
 }
 
 /// Rule 10: nothing is promised on a node that takes no new work.
@@ -179,7 +184,8 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
             let Some(reserved) = cluster.job(reservation.job) else { continue };
             let endless = job.spec.time_limit.is_none() && cluster.is_promoted(reserved, at);
             let in_the_way = (reservation.start < end || endless) && share_devices(attempt, reservation);
-            let junior = goes_first(cluster, reserved, job);
+            let junior = goes_first(cluster, reserved, job)
+                && !attained::makes_way_by(cluster, reserved, reservation.start, job, at);
             let guest = attempt.guest_of.contains(&reservation.job) && may_be_guest(cluster, job, at, reservation);
             found.unless(!in_the_way || !junior || guest, 5, || {
                 format!(
@@ -209,6 +215,9 @@ pub fn guests(cluster: &Cluster, at: Time, found: &mut Found) {
 }
 
 fn goes_first(cluster: &Cluster, one: &Job, other: &Job) -> bool {
+    if attained::are_peers(cluster, one, other) {
+        return attained::rank(cluster, one, cluster.now) < attained::rank(cluster, other, cluster.now);
+    }
     cluster.turn(one, cluster.now) < cluster.turn(other, cluster.now)
 }
 

@@ -201,6 +201,7 @@ impl Change<'_> {
             queue.weight = spec.weight.unwrap_or(queue.weight);
             queue.guarantee = spec.guarantee.unwrap_or(queue.guarantee);
             queue.limit = spec.limit.unwrap_or(queue.limit);
+            queue.policy = spec.policy.unwrap_or(queue.policy);
             self.event("queue", None, None, format!("queue {} set by {by}", spec.path));
         }
         self.mark_changed();

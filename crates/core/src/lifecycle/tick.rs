@@ -1,5 +1,6 @@
 //! Time passes: leases, deadlines and limits. Every transient state has one and a named exit.
 use super::change::Change;
+use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Attempt, AttemptPhase, Job, StopWhy, WorkerPhase};
@@ -174,7 +175,7 @@ pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
 }
 
 /// The first moment after `since` at which `decide` may find more than it did at `since`, by the clock alone: a begin
-/// time, the end of a backoff, of a node's cooldown or of a protected run, or a wait that became too long. The time of the cluster plays no part: whoever asks with the time of
+/// time, the end of a backoff, of a node's cooldown or of a protected run, a rotation, or a wait that became too long. The time of the cluster plays no part: whoever asks with the time of
 /// the last decision misses no such moment, whatever was applied meanwhile. `None`: there is no such moment.
 pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
     let pending = cluster.jobs.values().filter(|job| job.attempt.is_none());
@@ -185,7 +186,8 @@ pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
     let cooldowns = cluster.nodes.iter().map(|node| node.cooldown_until);
     let patience = cluster.policy.consolidate_patience;
     let moved = cluster.jobs.values().filter_map(|job| job.rests_until(patience));
-    let times = jobs.chain(promoted).chain(protected).chain(cooldowns).chain(moved);
+    let rotations = attained::next_change(cluster, since);
+    let times = jobs.chain(promoted).chain(protected).chain(cooldowns).chain(moved).chain(rotations);
     times.filter(|at| *at > since && *at < Time::NEVER).min()
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Plain data with the few questions that data can answer about itself. Nothing here chooses anything.
 pub mod amounts;
+pub mod attained;
 pub mod cluster;
 pub mod cpuset;
 pub mod decision;

@@ -58,6 +58,28 @@ pub struct Policy {
     pub repartition_time: Span,
     /// Bound on the placement trials of one decision.
     pub budget: u64,
+    /// For queues that order by attained service.
+    #[serde(default)]
+    pub las: LeastAttained,
+}
+
+/// See [`super::attained`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeastAttained {
+    /// GPU time in which the first level ends; each further one is twice as long.
+    pub quantum: Span,
+    /// So many levels go strictly before those above them.
+    pub levels: u32,
+    /// By so many percent the age of a job counts less with each level beyond.
+    pub discount: u32,
+    /// Nobody is rotated out who ran for less.
+    pub run: Span,
+}
+
+impl Default for LeastAttained {
+    fn default() -> Self {
+        LeastAttained { quantum: Span::hours(11), levels: 4, discount: 5, run: Span::minutes(30) }
+    }
 }
 
 impl Default for Policy {
@@ -89,6 +111,7 @@ impl Default for Policy {
             consolidate_patience: Span::minutes(10),
             repartition_time: Span::seconds(10),
             budget: 1_000_000,
+            las: LeastAttained::default(),
         }
     }
 }
@@ -148,6 +171,10 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("protect.after", |p, v| set_count(&mut p.protect_after, v)),
     ("protect.time", |p, v| set_span(&mut p.protect_time, v)),
     ("stay.least", |p, v| set_span(&mut p.stay_least, v)),
+    ("las.quantum", |p, v| set_span(&mut p.las.quantum, v)),
+    ("las.levels", |p, v| set_bounded(&mut p.las.levels, v, 60)),
+    ("las.discount", |p, v| set_bounded(&mut p.las.discount, v, 99)),
+    ("las.run", |p, v| set_span(&mut p.las.run, v)),
 ];
 
 impl Policy {
@@ -187,6 +214,12 @@ fn set_switch(field: &mut bool, value: &str) -> Result<(), String> {
 
 fn set_count(field: &mut u32, value: &str) -> Result<(), String> {
     *field = value.parse().map_err(|_| "a whole number is expected")?;
+    Ok(())
+}
+
+fn set_bounded(field: &mut u32, value: &str, most: u32) -> Result<(), String> {
+    let count = value.parse().ok().filter(|count| *count <= most);
+    *field = count.ok_or_else(|| format!("a whole number up to {most} is expected"))?;
     Ok(())
 }
 

@@ -235,7 +235,7 @@ impl<'a> Session<'a> {
         for step in &self.steps {
             let Step::Start { job: id, places, .. } = step else { continue };
             let Some(job) = self.cluster.job(*id).filter(|_| self.claim_of(*id).is_none()) else { continue };
-            if unit.iter().all(|claimant| may_evict(self, &claimant.spec, job)) {
+            if unit.iter().all(|claimant| may_evict(self, claimant, job)) {
                 found.insert(*id, places.clone());
                 group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
             }

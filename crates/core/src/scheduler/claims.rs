@@ -104,8 +104,8 @@ impl<'a> Session<'a> {
             return None;
         }
         self.blocked.iter().filter(|(_, blocker)| blocked(blocker)).find_map(|(id, _)| {
-            let spec = &self.cluster.job(*id)?.spec;
-            unit.iter().all(|job| may_evict(self, spec, job)).then_some((*id, spec.priority))
+            let ahead = self.cluster.job(*id)?;
+            unit.iter().all(|job| may_evict(self, ahead, job)).then_some((*id, ahead.spec.priority))
         })
     }
 

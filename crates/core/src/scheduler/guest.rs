@@ -35,7 +35,7 @@ impl<'a> Session<'a> {
     fn place_as_guest(&mut self, unit: &Unit<'a>, back_by: Time, cores: bool) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
         let (reserved, stay) = (std::mem::take(&mut self.reserved), self.stay(unit));
-        for one in reserved.iter().filter(|one| one.keeps_from(stay)) {
+        for one in reserved.iter().filter(|one| self.keeps_from(one, unit, stay)) {
             let places: Vec<Place> = match one.reservation.start >= back_by {
                 true => one.reservation.places.iter().map(|place| lent(place, cores)).collect(),
                 false => one.reservation.places.clone(),
@@ -53,7 +53,7 @@ impl<'a> Session<'a> {
     fn owners(&self, unit: &Unit<'a>, places: &[Place]) -> Vec<JobId> {
         let on_them = |one: &&Reserved| places.iter().any(|place| meets(&one.reservation.places, place));
         let stay = self.stay(unit);
-        let kept = self.reserved.iter().filter(|one| one.keeps_from(stay));
+        let kept = self.reserved.iter().filter(|one| self.keeps_from(one, unit, stay));
         let owners: Vec<JobId> = kept.filter(on_them).map(|one| one.reservation.job).collect();
         let group = |id: JobId| self.cluster.job(id).and_then(|job| job.spec.group.as_ref());
         let groups: BTreeSet<&str> =

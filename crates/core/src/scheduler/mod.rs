@@ -6,6 +6,7 @@
 //! earliest start is reserved, and whoever comes after may not move it later.
 #![deny(clippy::float_arithmetic)]
 
+mod attained;
 mod book;
 mod claims;
 mod consolidate;

@@ -1,5 +1,5 @@
 //! The order of service, and the gates that close a job off whatever is free.
-use super::Unit;
+use super::{Unit, attained};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
 use crate::model::job::{Job, JobState};
@@ -11,6 +11,7 @@ pub fn units(cluster: &Cluster, now: Time) -> Vec<Unit<'_>> {
     let mut pending: Vec<&Job> =
         cluster.jobs.values().map(AsRef::as_ref).filter(|job| job.state == JobState::Pending).collect();
     pending.sort_by_cached_key(|job| cluster.turn(job, now));
+    attained::reorder(cluster, &mut pending, now);
     let mut units: Vec<Unit<'_>> = Vec::with_capacity(pending.len());
     let mut group_at: BTreeMap<&str, usize> = BTreeMap::new();
     for job in pending {

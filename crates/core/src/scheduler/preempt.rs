@@ -8,6 +8,7 @@ use super::draft::Stand;
 use super::offers::{Scene, Search};
 use super::victims::{Pool, Victim};
 use super::{Session, Unit, within_node};
+use crate::model::attained;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, Priority, StopWhy};
@@ -38,9 +39,13 @@ pub struct Trial<'s, 'a> {
     kept: Kept,
 }
 
-/// Whether `claimant` has the right to stop `job`. By genuine class; age never gives this right. Who earned protected run
-/// time yields to P0 only.
-pub fn may_evict(session: &Session<'_>, claimant: &JobSpec, job: &Job) -> bool {
+/// Whether `claimant` has the right to stop `job`: by genuine class, or by rotation among peers. Age never gives this
+/// right. Who earned protected run time yields by class to P0 only.
+pub fn may_evict(session: &Session<'_>, claimant: &Job, job: &Job) -> bool {
+    outclasses(session, &claimant.spec, job) || attained::may_rotate(session.cluster, claimant, job, session.now)
+}
+
+fn outclasses(session: &Session<'_>, claimant: &JobSpec, job: &Job) -> bool {
     claimant.priority <= session.cluster.policy.preempt_from
         && job.spec.priority > claimant.priority
         && job.spec.preemptible

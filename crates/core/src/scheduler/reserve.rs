@@ -7,6 +7,7 @@ use super::book::{Amounts, amounts_of, held_by, less_freed};
 use super::place::Miss;
 use super::{Held, Session, Unit};
 use crate::model::amounts::Resources;
+use crate::model::attained;
 use crate::model::decision::Reservation;
 use crate::model::future::meets;
 use crate::model::ids::{JobId, NodeId};
@@ -46,8 +47,8 @@ pub struct Stay {
 }
 
 impl Reserved {
-    /// Whether who stays so long may not have these devices.
-    pub fn keeps_from(&self, stay: Stay) -> bool {
+    /// Whether who stays so long would be in the way.
+    fn outlasted_by(&self, stay: Stay) -> bool {
         self.reservation.start < stay.end || (self.promoted && stay.endless)
     }
 }
@@ -71,13 +72,25 @@ impl<'a> Session<'a> {
     /// What earlier reservations keep from the unit. Of memory what does not come free on their devices by their start.
     pub fn kept_from(&self, unit: &Unit<'a>) -> Vec<Place> {
         let stay = self.stay(unit);
-        let before = self.reserved.iter().filter(|one| one.keeps_from(stay));
+        let before = self.reserved.iter().filter(|one| self.keeps_from(one, unit, stay));
         let kept = before.flat_map(|one| {
             let mut freed = one.freed.clone();
             let less_freed = move |place: &Place| less_freed(place, &mut freed, |_, _| {});
             one.reservation.places.iter().map(less_freed)
         });
         kept.collect()
+    }
+
+    /// Whether the unit may not have the devices of a reservation.
+    pub fn keeps_from(&self, one: &Reserved, unit: &Unit<'a>, stay: Stay) -> bool {
+        one.outlasted_by(stay) && !self.makes_way(unit, one)
+    }
+
+    /// Whether all of the unit could be rotated out in time for a reserved start: then it may run there until then.
+    fn makes_way(&self, unit: &Unit<'a>, one: &Reserved) -> bool {
+        let Some(senior) = self.cluster.job(one.reservation.job) else { return false };
+        let start = one.reservation.start;
+        unit.iter().all(|job| attained::makes_way_by(self.cluster, senior, start, job, self.now))
     }
 
     /// How long the unit would stay if it started now.
@@ -93,7 +106,7 @@ impl<'a> Session<'a> {
             return Resources::ZERO;
         }
         let stay = self.stay(unit);
-        let kept = self.reserved.iter().filter(|one| one.keeps_from(stay)).map(|one| &one.reservation);
+        let kept = self.reserved.iter().filter(|one| self.keeps_from(one, unit, stay)).map(|one| &one.reservation);
         let is_inside =
             |id: JobId| self.cluster.job(id).is_some_and(|job| ancestry(&job.spec.queue).any(|path| path == queue));
         kept.filter(|one| is_inside(one.job)).fold(Resources::ZERO, |sum, one| sum.plus(held_by(&one.places)))
@@ -102,7 +115,7 @@ impl<'a> Session<'a> {
     /// The first reservation that keeps something from the unit.
     pub fn in_the_way(&self, unit: &Unit<'a>) -> Option<&Reserved> {
         let stay = self.stay(unit);
-        self.reserved.iter().find(|one| one.keeps_from(stay))
+        self.reserved.iter().find(|one| self.keeps_from(one, unit, stay))
     }
 
     /// All of P0 and P1 by their own class, since waiting raises the order of everybody in the end; who waited beyond the
@@ -114,7 +127,15 @@ impl<'a> Session<'a> {
     }
 
     fn is_urgent(&self, unit: &Unit<'a>) -> bool {
-        unit.iter().any(|job| job.spec.priority <= Priority::P1) || self.is_promoted(unit)
+        unit.iter().any(|job| job.spec.priority <= Priority::P1)
+            || (self.is_promoted(unit) && !self.follows_a_peer(unit))
+    }
+
+    /// In a queue that rotates one reservation holds others off, and behind it peers come to their turn by rotation.
+    fn follows_a_peer(&self, unit: &Unit<'a>) -> bool {
+        let promised =
+            self.reserved.iter().filter(|one| one.promoted).filter_map(|one| self.cluster.job(one.reservation.job));
+        promised.into_iter().any(|senior| unit.iter().all(|job| attained::are_peers(self.cluster, senior, job)))
     }
 
     fn is_promoted(&self, unit: &Unit<'a>) -> bool {

@@ -3,6 +3,8 @@
 use super::preempt::may_evict;
 use super::protect;
 use super::{Session, Unit};
+use crate::model::attained;
+use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId, Rank};
 use crate::model::job::{Job, Place, Worker};
 use crate::model::time::{Span, Time};
@@ -49,11 +51,13 @@ fn lost_ms(job: &Job, now: Time) -> u64 {
 
 /// Lost work weighted by what the job holds; a job without GPUs weighs by its CPUs. A stop is never free (else a job that
 /// just started would go instead of one spare worker), and being stopped again costs a minute more each time, so that
-/// the same job is not always the one.
-fn cost(job: &Job, now: Time) -> u128 {
+/// the same job is not always the one. In queues that rotate, who goes first there costs more than who goes last.
+fn cost(cluster: &Cluster, job: &Job, now: Time) -> u128 {
     let again = u128::from(job.evictions) * u128::from(Span::minutes(1).0);
     let stop = u128::from(Span::seconds(1).0);
-    protect::against_thrashing(job, now, weight(job) * (u128::from(lost_ms(job, now)) + again + stop))
+    let worth = u128::from(attained::worth_ms(cluster, job, now));
+    let cost = weight(job) * (u128::from(lost_ms(job, now)) + again + stop + worth);
+    protect::against_thrashing(job, now, cost)
 }
 
 fn weight(job: &Job) -> u128 {
@@ -72,7 +76,7 @@ impl<'a> Session<'a> {
     /// Whether each of the pool may be told to leave for the unit.
     pub fn legal_for(&self, unit: &Unit<'a>, pool: &Pool<'a>) -> Vec<bool> {
         let legal = |job: &&Job| {
-            unit.iter().all(|claimant| may_evict(self, &claimant.spec, job)) && !self.leaving.contains(&job.id)
+            unit.iter().all(|claimant| may_evict(self, claimant, job)) && !self.leaving.contains(&job.id)
         };
         pool.victims.iter().map(|victim| victim.jobs.iter().all(legal)).collect()
     }
@@ -87,9 +91,9 @@ impl<'a> Session<'a> {
             }
         }
         gangs.extend(groups.into_values());
-        let mut victims: Vec<Victim<'a>> = gangs.into_iter().map(|jobs| whole(jobs, self.now)).collect();
+        let mut victims: Vec<Victim<'a>> = gangs.into_iter().map(|jobs| whole(self.cluster, jobs, self.now)).collect();
         let parts: Vec<Victim<'a>> =
-            victims.iter().enumerate().flat_map(|(i, gang)| parts(gang, i, self.now)).collect();
+            victims.iter().enumerate().flat_map(|(i, gang)| parts(self.cluster, gang, i, self.now)).collect();
         victims.extend(parts);
         let on = on_nodes(&victims, self.cluster.nodes.len());
         Pool { victims, on }
@@ -102,11 +106,11 @@ pub fn stays(job: &Job) -> bool {
     job.attempt.as_ref().is_some_and(|attempt| attempt.leaving().next().is_none())
 }
 
-fn whole<'a>(jobs: Vec<&'a Job>, now: Time) -> Victim<'a> {
+fn whole<'a>(cluster: &Cluster, jobs: Vec<&'a Job>, now: Time) -> Victim<'a> {
     let attempts = jobs.iter().filter_map(|job| job.attempt.as_ref());
     Victim {
         places: attempts.flat_map(|attempt| attempt.live().map(|worker| &worker.place)).collect(),
-        cost: jobs.iter().map(|job| cost(job, now)).sum(),
+        cost: jobs.iter().map(|job| cost(cluster, job, now)).sum(),
         lost_gpu_ms: jobs.iter().fold(0, |sum, job| sum.saturating_add(lost_gpu_ms(job, now))),
         youngest: jobs.iter().map(|job| (job.submitted_at, job.id)).max().unwrap_or_default(),
         grace: jobs.iter().map(|job| job.spec.checkpoint.grace).max().unwrap_or_default(),
@@ -117,7 +121,7 @@ fn whole<'a>(jobs: Vec<&'a Job>, now: Time) -> Victim<'a> {
 
 /// The workers that an elastic gang can do without, highest ranks first, in its own steps. Giving them up loses no work
 /// but the time of a restart.
-fn parts<'a>(gang: &Victim<'a>, index: usize, now: Time) -> Vec<Victim<'a>> {
+fn parts<'a>(cluster: &Cluster, gang: &Victim<'a>, index: usize, now: Time) -> Vec<Victim<'a>> {
     let [job] = gang.jobs[..] else { return Vec::new() };
     let Some(attempt) = job.attempt.as_ref().filter(|_| job.is_running()) else { return Vec::new() };
     let (min, step) = (job.spec.gang.min, job.spec.gang.step.max(1));
@@ -132,7 +136,7 @@ fn parts<'a>(gang: &Victim<'a>, index: usize, now: Time) -> Vec<Victim<'a>> {
             places: workers.iter().map(|worker| &worker.place).collect(),
             cost: weight(job) * restart,
             lost_gpu_ms: gpu_ms(job.spec.checkpoint.restart_time.0, job),
-            ..whole(vec![job], now)
+            ..whole(cluster, vec![job], now)
         })
         .collect()
 }
@@ -157,7 +161,7 @@ impl<'a> Victim<'a> {
 }
 
 /// The running jobs that the unit could legally stop, and their GPUs; for `why`.
-pub fn legal_victims(session: &Session<'_>, claimant: &crate::model::job::JobSpec) -> (usize, u64) {
+pub fn legal_victims(session: &Session<'_>, claimant: &Job) -> (usize, u64) {
     let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
     let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
     let legal = jobs.filter(free_to_go).filter(|job| may_evict(session, claimant, job));

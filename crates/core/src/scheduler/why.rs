@@ -8,6 +8,7 @@ use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
 use super::{Session, Unit, order, uplinks, victims};
 use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
+use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
 use crate::model::ids::JobId;
@@ -125,7 +126,7 @@ fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &
         nodes_total: session.cluster.listed_nodes().count() as u32,
         nodes,
         estimate: estimate(&session, job),
-        preemption: Some(preemption(&session, &job.spec, blocker.as_ref())),
+        preemption: Some(preemption(&session, job, blocker.as_ref())),
         would_start_now: if starts { Vec::new() } else { would_start_now },
         satisfiable: never.is_none(),
         ..not_waiting(job)
@@ -341,12 +342,12 @@ fn estimate(session: &Session<'_>, job: &Job) -> Option<Estimate> {
     Some(Estimate { start: rfc3339(reservation.start), conditional_on })
 }
 
-fn preemption(session: &Session<'_>, spec: &JobSpec, blocker: Option<&Blocker>) -> String {
-    let from = session.cluster.policy.preempt_from;
-    if spec.priority > from {
+fn preemption(session: &Session<'_>, job: &Job, blocker: Option<&Blocker>) -> String {
+    let (from, spec) = (session.cluster.policy.preempt_from, &job.spec);
+    if spec.priority > from && !attained::is_las(session.cluster, job) {
         return format!("{} evicts nobody: only {from} and above may", spec.priority);
     }
-    let (victims, gpus) = victims::legal_victims(session, spec);
+    let (victims, gpus) = victims::legal_victims(session, job);
     match blocker {
         Some(Blocker::Yielding { victims, .. }) => format!("{victims} jobs were asked to leave for it"),
         Some(Blocker::Unsatisfiable { .. }) => "no one is stopped for a job that can never run".to_string(),

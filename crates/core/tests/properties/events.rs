@@ -6,6 +6,7 @@ use ganger_core::model::job::{
     CheckpointPolicy, Dependency, DependencyKind, Exit, Gang, Group, JobSpec, Level, Priority, Shape, TopologyWish,
 };
 use ganger_core::model::machine::mig::ProfileName;
+use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::report::Report;
 use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::{AttemptNo, Cluster, JobId, Rank, Span, Time};
@@ -134,12 +135,16 @@ pub fn queue(event: Event) -> QueueSpec {
         _ => Limit { cpus: Some(u64::from(event.c % 32)), memory_bytes: Some(20 * GIB), ..Limit::default() },
     };
     let path = pick(&["default", "lab", "lab/a"], event.a).to_string();
-    QueueSpec { path, weight: None, guarantee: None, limit: Some(limit) }
+    let policy = [None, Some(QueuePolicy::LeastAttained), Some(QueuePolicy::Seniority)][usize::from(event.b / 3 % 3)];
+    QueueSpec { path, limit: Some(limit), policy, ..QueueSpec::default() }
 }
 
 pub fn setting(event: Event) -> (&'static str, &'static str) {
     pick(
         &[
+            ("las.quantum", "20m"),
+            ("las.run", "0s"),
+            ("las.levels", "1"),
             ("preempt.from", "P0"),
             ("preempt.from", "P2"),
             ("preempt.from", "P1"),

@@ -2,6 +2,7 @@
 //! game, and none of them could have stayed.
 use crate::common::Lab;
 use ganger_core::lifecycle::{self, Input};
+use ganger_core::model::attained;
 use ganger_core::model::decision::{Claim, Decision, Step};
 use ganger_core::model::job::{Exit, Job, Place, Priority, StopWhy};
 use ganger_core::model::node::Device;
@@ -62,14 +63,24 @@ fn assert_moves(lab: &Lab, claims: &[&Claim], claim: &Claim, moved: JobId) {
 
 fn assert_fair(lab: &Lab, claim: &Claim, victim: JobId) {
     let (claimant, victim) = (live(lab, claim.claimant), live(lab, victim));
-    assert!(victim.spec.preemptible && victim.spec.priority > claimant.spec.priority);
-    assert!(claimant.spec.priority <= lab.cluster.policy.preempt_from);
-    assert!(claimant.spec.priority == Priority::P0 || !lab.cluster.is_protected(victim, lab.now));
+    let shielded = claimant.spec.priority > Priority::P0 && lab.cluster.is_protected(victim, lab.now);
+    let by_class = victim.spec.priority > claimant.spec.priority
+        && claimant.spec.priority <= lab.cluster.policy.preempt_from
+        && !shielded;
+    assert!(victim.spec.preemptible && (by_class || is_rotation(lab, claimant, victim)));
     let mates =
         lab.cluster.jobs.values().filter(|job| victim.spec.group.is_some() && job.spec.group == victim.spec.group);
     for mate in mates.filter(|mate| is_live(mate)) {
         assert!(claim.victims.iter().any(|(job, _)| *job == mate.id), "half of a group stays");
     }
+}
+
+/// A peer that had more, or is junior, and ran for a while.
+fn is_rotation(lab: &Lab, claimant: &Job, victim: &Job) -> bool {
+    let ran_from = victim.attempt.as_ref().and_then(|attempt| attempt.ran_from);
+    attained::are_peers(&lab.cluster, claimant, victim)
+        && attained::rank(&lab.cluster, claimant, lab.now) < attained::rank(&lab.cluster, victim, lab.now)
+        && ran_from.is_some_and(|from| lab.now.since(from) >= lab.cluster.policy.las.run)
 }
 
 fn live(lab: &Lab, id: JobId) -> &Job {
@@ -124,8 +135,11 @@ fn units<'a>(claims: &[&'a Claim]) -> Vec<Vec<&'a Claim>> {
 fn assert_minimal(lab: &Lab, decision: &Decision, unit: &[&Claim]) {
     let claimants: BTreeSet<JobId> = unit.iter().map(|claim| claim.claimant).collect();
     let first = live(lab, unit[0].claimant);
-    let turn = |job: &Job| lab.cluster.turn(job, lab.now);
-    let behind = |id: JobId| lab.cluster.job(id).is_some_and(|job| turn(job) > turn(first));
+    let shielded = claimant.spec.priority > Priority::P0 && lab.cluster.is_protected(victim, lab.now);
+    let by_class = victim.spec.priority > claimant.spec.priority
+        && claimant.spec.priority <= lab.cluster.policy.preempt_from
+        && !shielded;
+    assert!(victim.spec.preemptible && (by_class || is_rotation(lab, claimant, victim)));
     if !lab.cluster.claims.is_empty() || !decision.reservations.iter().all(|reserved| behind(reserved.job)) {
         return;
     }

@@ -51,12 +51,7 @@ impl World {
         let lab = Lab::new(0, &machines()[0], 1);
         let mut world = World { lab, late: Vec::new(), submitted: 0, boots: 0 };
         for path in ["lab", "lab/a"] {
-            let queue = ganger_core::lifecycle::input::QueueSpec {
-                path: path.to_string(),
-                weight: None,
-                guarantee: None,
-                limit: None,
-            };
+            let queue = ganger_core::lifecycle::input::QueueSpec { path: path.to_string(), ..Default::default() };
             world.input(Input::Queues { queues: vec![queue], by: "ops".to_string() });
         }
         let mixed = shape & 0x8000 != 0;

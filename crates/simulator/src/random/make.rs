@@ -9,6 +9,7 @@ use ganger_core::model::job::{CheckpointPolicy, Gang, Group, JobSpec, Level, Pri
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::machine::profiles::Custom;
+use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::Span;
 use std::sync::Arc;
@@ -23,11 +24,11 @@ pub fn world(dice: &mut Dice) -> Result<World, String> {
     let mut world = World::default();
     let queue = |path: &str, gpus: Option<u64>| QueueSpec {
         path: path.to_string(),
-        weight: None,
-        guarantee: None,
         limit: Some(Limit { gpus, ..Limit::default() }),
+        ..QueueSpec::default()
     };
-    let queues = vec![queue("lab", Some(dice.between(4, 32))), queue("lab/nlp", Some(8)), queue("prod", None)];
+    let mut queues = vec![queue("lab", Some(dice.between(4, 32))), queue("lab/nlp", Some(8)), queue("prod", None)];
+    rotate_some(&mut world, dice, &mut queues)?;
     world.set_queues(queues).map_err(|e| e.to_string())?;
     for index in 0..dice.between(2, 8) {
         let name = format!("n{index}");
@@ -52,6 +53,22 @@ fn uplinks(dice: &mut Dice, world: &mut World) -> Result<(), Refusal> {
         if dice.one_in(2) {
             world.set_uplink(&leaf, dice.between(10, 400) * 1_000_000_000)?;
         }
+    }
+    Ok(())
+}
+
+/// Some queues order by attained service, in levels short enough that jobs pass several.
+fn rotate_some(world: &mut World, dice: &mut Dice, queues: &mut [QueueSpec]) -> Result<(), String> {
+    for queue in queues.iter_mut().filter(|_| dice.one_in(2)) {
+        queue.policy = Some(QueuePolicy::LeastAttained);
+    }
+    for (name, value) in [
+        ("las.quantum", format!("{}m", dice.between(5, 60))),
+        ("las.levels", dice.below(4).to_string()),
+        ("las.discount", dice.below(40).to_string()),
+        ("las.run", format!("{}s", dice.between(0, 600))),
+    ] {
+        world.set(name, &value).map_err(|e| e.to_string())?;
     }
     Ok(())
 }
@@ -86,6 +103,7 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
         work: Span::seconds(dice.between(0, 4 * 3_600)),
         ckpt_every: dice.one_in(2).then(|| Span::minutes(dice.between(1, 30))),
         ckpt_time: Span::seconds(dice.below(60)),
+        start_time: Span::ZERO,
         restart_time: Span::seconds(dice.below(120)),
         on_demand_ckpt: dice.one_in(2),
     };

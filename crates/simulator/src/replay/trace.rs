@@ -18,7 +18,7 @@ pub struct TraceJob {
     /// Members that must run together, each of this shape.
     pub gang_workers: u32,
     pub worker: WorkerShape,
-    /// What it trains, or the virtual cluster that it belongs to.
+    /// What it trains, the virtual cluster that it belongs to, or its class of service.
     pub label: String,
 }
 

@@ -8,6 +8,7 @@ use ganger_core::model::ids::JobId;
 use ganger_core::model::job::{
     CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, JobState, RunSpec, Shape, TopologyWish,
 };
+use ganger_core::model::time::Span;
 
 /// How often a run may fail by itself; in a scenario none does.
 const RETRIES: u32 = 3;
@@ -25,6 +26,7 @@ pub fn world(script: &Script) -> Result<World, ScriptError> {
             weight: Some(queue.weight),
             guarantee: Some(queue.guarantee),
             limit: Some(queue.limit),
+            policy: Some(queue.policy),
         };
         world.set_queues(vec![spec]).map_err(|e| refused(queue.line, "queue", e.to_string()))?;
     }
@@ -102,6 +104,7 @@ pub fn work_plan(submit: &Submit) -> WorkPlan {
         work: submit.work,
         ckpt_every: submit.ckpt_every,
         ckpt_time: submit.ckpt_time,
+        start_time: Span::ZERO,
         restart_time: submit.restart_time,
         on_demand_ckpt: submit.on_demand_ckpt,
     }

@@ -3,6 +3,7 @@ use super::lexer::Op;
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
 use ganger_core::model::machine::Machine;
+use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::split::PartAsk;
 use ganger_core::model::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +55,7 @@ pub struct QueueLine {
     pub guarantee: Limit,
     pub limit: Limit,
     pub budget_gpu_hours: Option<u64>,
-    pub policy: Option<String>,
+    pub policy: QueuePolicy,
 }
 
 /// One `key=value` of `set`.

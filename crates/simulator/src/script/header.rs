@@ -8,6 +8,7 @@ use ganger_core::model::amounts::{parse_bandwidth, parse_limit};
 use ganger_core::model::machine::profiles::{Custom, profile, profile_names};
 use ganger_core::model::machine::{Machine, Parts, gpu_models};
 use ganger_core::model::policy::{Policy, PolicyError};
+use ganger_core::model::queue::QueuePolicy;
 use std::sync::Arc;
 
 /// More nodes than this in a file that reads like prose is a slip of the keyboard.
@@ -109,10 +110,14 @@ pub fn queue(script: &mut Script, line: u32, words: &[Word]) -> Result<(), Scrip
         guarantee: keys.with("guarantee", parse_limit)?.unwrap_or_default(),
         limit: keys.with("limit", parse_limit)?.unwrap_or_default(),
         budget_gpu_hours: keys.with("budget", gpu_hours)?,
-        policy: keys.text("policy"),
+        policy: keys.with("policy", queue_policy)?.unwrap_or_default(),
     };
     script.queues.push(queue);
     Ok(())
+}
+
+fn queue_policy(value: &str) -> Result<QueuePolicy, String> {
+    QueuePolicy::parse(value).ok_or_else(|| "a policy is seniority or las".to_string())
 }
 
 fn gpu_hours(value: &str) -> Result<u64, String> {

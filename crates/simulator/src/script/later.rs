@@ -5,8 +5,7 @@ use super::error::{Problem, ScriptError};
 
 type Uses<T> = (&'static str, fn(&T) -> bool);
 
-const QUEUE: &[Uses<QueueLine>] =
-    &[("queue budget=", |q| q.budget_gpu_hours.is_some()), ("queue policy=", |q| q.policy.is_some())];
+const QUEUE: &[Uses<QueueLine>] = &[("queue budget=", |q| q.budget_gpu_hours.is_some())];
 
 const SUBMIT: &[Uses<Submit>] = &[
     ("submit begin= as a time of day", |s| matches!(s.begin, Some(Begin::Clock(_)))),

@@ -31,6 +31,7 @@ impl World {
             agent.boots += 1;
             agent.leased_from = now;
             agent.generation_seen = 0;
+            self.touched.insert(node);
             let spec = &mut self.specs[node.index()];
             spec.boot_id = format!("{}-boot-{}", spec.name, agent.boots);
             let spec = spec.clone();
@@ -55,6 +56,7 @@ impl World {
         }
         agent.connected = true;
         agent.generation_seen = 0;
+        self.touched.insert(node);
         if agent.alive {
             self.contact(node);
         }
@@ -79,6 +81,14 @@ impl World {
             self.rank_over(key);
             self.settle();
         }
+    }
+
+    /// The processes on the node stand still, and nobody hears of it. Those that did not stand still before.
+    pub fn hang(&mut self, node: NodeId) -> Vec<Key> {
+        let running = self.agents[node.index()].ranks.iter().filter(|(_, held)| held.process == Process::Running);
+        let keys: Vec<Key> = running.map(|(key, _)| *key).filter(|key| self.trains(key.0)).collect();
+        keys.iter().for_each(|key| self.halt(key.0));
+        keys
     }
 
     /// Whether the node refuses to start anything.

@@ -129,15 +129,32 @@ impl World {
             self.give_up(key.0, &[key.2]);
         } else if !gang.given_up.contains(&key.2) {
             gang.fallen.insert(key.2);
+            self.halted.insert(key.0);
             self.change_course(key.0, |training, now| training.halt(now));
         }
     }
 
+    /// Whether its newest attempt goes on, be it in a start or a checkpoint.
+    pub fn trains(&self, job: JobId) -> bool {
+        self.gangs.get(&job).and_then(|gang| gang.training.as_ref()).is_some_and(|training| !training.is_halted())
+    }
+
+    pub(super) fn halt(&mut self, job: JobId) {
+        self.change_course(job, |training, now| training.halt(now));
+    }
+
+    /// Work that counts if nothing more is lost: of a job that trains what it did, else what its checkpoint holds.
+    pub fn work_done(&self, job: JobId) -> Span {
+        let training = self.gangs.get(&job).and_then(|gang| gang.training.as_ref()).filter(|one| !one.is_halted());
+        let saved = || self.cluster.job(job).and_then(|job| job.checkpoint.as_ref()).map_or(0, |saved| saved.step);
+        training.map_or_else(|| Span(saved()), |training| training.done_at(self.now))
+    }
+
     /// Gangs that stand still for a rank hear that they are to go on without it.
     pub(super) fn spare_the_fallen(&mut self) {
-        let waiting = self
-            .gangs
-            .iter()
+        self.halted.retain(|job| self.gangs.get(job).is_some_and(|gang| !gang.fallen.is_empty()));
+        let halted = self.halted.iter().filter_map(|job| self.gangs.get_key_value(job));
+        let waiting = halted
             .flat_map(|(job, gang)| gang.fallen.difference(&gang.given_up).map(|rank| (*job, gang.attempt, *rank)));
         let spared: Vec<Key> = waiting.filter(|key| self.is_to_be_given_up(*key)).collect();
         spared.into_iter().for_each(|(job, _, rank)| self.give_up(job, &[rank]));

@@ -18,7 +18,7 @@ use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::Cluster;
 use ganger_core::model::decision::Step;
 use ganger_core::model::ids::{JobId, NodeId};
-use ganger_core::model::job::{Job, JobSpec, Owner};
+use ganger_core::model::job::{Job, JobSpec, Owner, Place};
 use ganger_core::model::report::Report;
 use ganger_core::model::time::{Span, Time};
 use ganger_core::scheduler;
@@ -75,6 +75,29 @@ pub struct World {
     broken: Vec<Broken>,
     /// What the last check found: told once, not at every moment that it lasts.
     found_before: BTreeSet<(u8, String)>,
+    care: Care,
+    /// Claims of decisions that are not settled yet, how many there were, and how many ended as they should.
+    claimed: BTreeMap<JobId, Vec<Place>>,
+    claims: (u64, u64),
+    /// Something happened since the last decision that may call for another.
+    stale: bool,
+    /// Nodes that changed since their agents looked at their orders.
+    touched: BTreeSet<NodeId>,
+    /// Gangs that stood still for a rank at some time.
+    halted: BTreeSet<JobId>,
+    /// The next deadline, and the version of the cluster for which it was asked.
+    deadline: Option<(u64, Option<Time>)>,
+}
+
+/// How closely the world looks at what happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Care {
+    /// Every rule is checked at every moment, every decision is asked for twice, and every event is kept.
+    #[default]
+    Full,
+    /// The scheduler is asked where something may have changed for it, and no more: for long replays of what storms and
+    /// scenarios have checked.
+    Quick,
 }
 
 impl Default for World {
@@ -95,6 +118,13 @@ impl Default for World {
             recent_reports: Vec::new(),
             broken: Vec::new(),
             found_before: BTreeSet::new(),
+            care: Care::Full,
+            claimed: BTreeMap::new(),
+            claims: (0, 0),
+            stale: true,
+            touched: BTreeSet::new(),
+            halted: BTreeSet::new(),
+            deadline: None,
         }
     }
 }
@@ -125,6 +155,11 @@ impl World {
     /// The newest reports that agents sent, oldest first, each with its node.
     pub fn recent_reports(&self) -> &[(NodeId, Report)] {
         &self.recent_reports
+    }
+
+    /// Claims that decisions made, and how many of them ended with the start of their claimant on what was claimed.
+    pub fn promises(&self) -> (u64, u64) {
+        self.claims
     }
 
     /// Work that was done and had to be done again, in GPU-milliseconds.
@@ -173,14 +208,36 @@ impl World {
         Ok(id)
     }
 
-    pub fn submit(&mut self, spec: Arc<JobSpec>, plan: WorkPlan) -> Result<JobId, Refusal> {
+    /// A world of this care, else as any other.
+    pub fn with_care(care: Care) -> World {
+        World { care, ..World::default() }
+    }
+
+    /// As [`World::submit`], but nobody acts on it before the world settles.
+    pub fn enter(&mut self, spec: Arc<JobSpec>, plan: WorkPlan) -> Result<JobId, Refusal> {
         let owner = Owner { user: OPERATOR.to_string(), uid: 1_000, gid: 1_000 };
         let effects = self.apply(Input::Submit { spec: spec.clone(), owner })?;
         let id = effects.submitted.unwrap_or_default();
         self.names.insert(spec.name.clone(), id);
         self.jobs.insert(id, SimulatedJob::new(plan, spec.total().all_gpus_milli()));
+        Ok(id)
+    }
+
+    pub fn submit(&mut self, spec: Arc<JobSpec>, plan: WorkPlan) -> Result<JobId, Refusal> {
+        let id = self.enter(spec, plan)?;
         self.settle();
         Ok(id)
+    }
+
+    /// Forgets what is over and hands it out: a long replay would keep everything.
+    pub fn take_finished(&mut self) -> Vec<Arc<Job>> {
+        let finished: Vec<Arc<Job>> = std::mem::take(&mut self.finished).into_values().collect();
+        for job in &finished {
+            self.jobs.remove(&job.id);
+            self.gangs.remove(&job.id);
+            self.names.remove(&job.spec.name);
+        }
+        finished
     }
 
     /// Cancel, hold, release: anything that a person may ask of a job.
@@ -200,11 +257,18 @@ impl World {
 impl World {
     /// Moves on to `target`; all that is due until then, and at it, has happened afterwards.
     pub fn advance_to(&mut self, target: Time) {
-        while let Some(stop) = self.next_stop().filter(|stop| *stop <= target) {
-            self.move_to(stop);
-        }
+        while self.step(target) {}
         self.beat_by(target);
         self.now = self.now.max(target);
+    }
+
+    /// Moves on to the next moment at which something can change, if it comes by `until`.
+    pub fn step(&mut self, until: Time) -> bool {
+        let stop = self.next_stop().filter(|stop| *stop <= until);
+        stop.is_some_and(|stop| {
+            self.move_to(stop);
+            true
+        })
     }
 
     fn beat_every(&self) -> Span {
@@ -213,10 +277,24 @@ impl World {
 
     /// The next moment at which something can change by itself. A deadline that a tick cannot clear now (too few agents
     /// are heard to fence anybody) is looked at again with each beat.
-    fn next_stop(&self) -> Option<Time> {
+    fn next_stop(&mut self) -> Option<Time> {
         let again = self.now + self.beat_every();
-        let deadline = lifecycle::next_deadline(&self.cluster).map(|at| if at > self.now { at } else { again });
+        let deadline = self.next_deadline().map(|at| if at > self.now { at } else { again });
         deadline.into_iter().chain(self.agenda.next()).min()
+    }
+
+    /// Asked anew when the cluster changed or the moment came. A lease that was renewed since makes it too early, which
+    /// costs a look.
+    fn next_deadline(&mut self) -> Option<Time> {
+        let version = self.cluster.version;
+        match self.deadline {
+            Some((at, deadline)) if at == version && deadline.is_none_or(|deadline| deadline > self.now) => deadline,
+            _ => {
+                let deadline = lifecycle::next_deadline(&self.cluster);
+                self.deadline = Some((version, deadline));
+                deadline
+            }
+        }
     }
 
     /// Goes to `stop`, or only to the last beat before it, which may move the stop. A beat at `stop` itself comes after
@@ -269,7 +347,7 @@ impl World {
     }
 
     fn time_acts(&mut self) -> bool {
-        if lifecycle::next_deadline(&self.cluster).is_none_or(|at| at > self.now) {
+        if self.next_deadline().is_none_or(|at| at > self.now) {
             return false;
         }
         let before = self.cluster.version;
@@ -278,6 +356,9 @@ impl World {
     }
 
     fn scheduler_acts(&mut self) -> bool {
+        if self.care == Care::Quick && !std::mem::take(&mut self.stale) {
+            return false;
+        }
         let decision = scheduler::decide(&self.cluster, self.now);
         let (steps, blocked) = (decision.steps.clone(), decision.blocked.clone());
         let idle = steps.is_empty();
@@ -288,7 +369,8 @@ impl World {
             self.breaks(9, format!("a fresh decision was refused: {refusal}: {steps:?}"));
             return false;
         }
-        if !idle {
+        self.follow_claims(&steps);
+        if !idle && self.care == Care::Full {
             let again = scheduler::decide(&self.cluster, self.now).steps;
             if !again.is_empty() {
                 let before: Vec<_> = blocked.iter().filter(|(job, _)| names(&again, **job)).collect();
@@ -304,11 +386,28 @@ impl World {
         true
     }
 
+    /// Follows each claim to the start that it was made for.
+    fn follow_claims(&mut self, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Claim(claim) => {
+                    self.claims.0 += 1;
+                    self.claimed.insert(claim.claimant, claim.places.clone());
+                }
+                Step::Start { job, places, .. } => {
+                    let as_promised = self.claimed.remove(job).is_some_and(|claimed| claimed == *places);
+                    self.claims.1 += u64::from(as_promised);
+                }
+                Step::Stop { .. } | Step::Shrink { .. } | Step::Unclaim { .. } => {}
+            }
+        }
+    }
+
     fn obey_orders(&mut self) -> bool {
         let mut acted = false;
         let mut leaving: BTreeMap<JobId, Vec<(NodeId, Key, Time)>> = BTreeMap::new();
-        for index in 0..self.agents.len() {
-            let id = NodeId(index as u32);
+        for id in std::mem::take(&mut self.touched) {
+            let index = id.index();
             let node = self.cluster.node(id);
             let (generation, revoked) = (node.generation, node.revoked_at.is_some());
             let agent = &mut self.agents[index];
@@ -344,7 +443,9 @@ impl World {
             let node = NodeId(index as u32);
             self.contact(node);
             for report in std::mem::take(&mut self.agents[index].reports) {
-                self.recent_reports.push((node, report.clone()));
+                if self.care == Care::Full {
+                    self.recent_reports.push((node, report.clone()));
+                }
                 self.observe(Input::Report { node, report });
             }
             sent = true;
@@ -370,10 +471,12 @@ impl World {
     }
 
     fn apply(&mut self, input: Input) -> Result<Effects, Refusal> {
+        self.stale |= may_call_for_a_decision(&input);
         let effects = lifecycle::apply(&mut self.cluster, input, self.now)?;
-        for event in &effects.events {
+        for event in effects.events.iter().filter(|_| self.care == Care::Full) {
             self.trace.push(TraceLine { at_ms: event.at.0, kind: event.kind.clone(), text: event.text.clone() });
         }
+        self.touched.extend(&effects.dirty.nodes);
         for job in &effects.finished {
             self.finished.insert(job.id, job.clone());
         }
@@ -381,6 +484,9 @@ impl World {
     }
 
     fn check(&mut self) {
+        if self.care == Care::Quick {
+            return;
+        }
         let mut found: BTreeSet<(u8, String)> =
             check::full(&self.cluster).into_iter().map(|violation| (violation.rule, violation.text)).collect();
         found.extend(truth::check(&self.agents));
@@ -393,6 +499,16 @@ impl World {
     fn breaks(&mut self, rule: u8, text: String) {
         self.note("violation", format!("rule {rule}: {text}"));
         self.broken.push(Broken { at_ms: self.now.0, rule, text });
+    }
+}
+
+/// Whether the scheduler may find more than before. What follows from a decision of its own calls for none, as the rule that
+/// it changes nothing on its own result says.
+fn may_call_for_a_decision(input: &Input) -> bool {
+    match input {
+        Input::Heard { .. } | Input::Decided(_) => false,
+        Input::Report { report, .. } => matches!(report, Report::Ended { .. } | Report::Stray { .. }),
+        _ => true,
     }
 }
 

@@ -9,8 +9,9 @@ impl World {
     /// Runs until nothing can change any more, at latest until `until`.
     pub fn run_out(&mut self, until: Time) {
         while self.can_change() {
-            let Some(stop) = self.next_stop().filter(|stop| *stop <= until) else { break };
-            self.move_to(stop);
+            if !self.step(until) {
+                break;
+            }
         }
     }
 

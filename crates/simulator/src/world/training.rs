@@ -10,6 +10,8 @@ pub struct WorkPlan {
     pub ckpt_every: Option<Span>,
     /// How long writing a checkpoint keeps training waiting.
     pub ckpt_time: Span,
+    /// How long the first attempt takes until work begins.
+    pub start_time: Span,
     /// How long a later attempt takes until its work goes on.
     pub restart_time: Span,
     pub on_demand_ckpt: bool,
@@ -63,8 +65,8 @@ impl Training {
     /// All `full` ranks run from `now`. `done` is the work in the checkpoint that it resumes from; `again`: the job ran
     /// before.
     pub fn begin(plan: WorkPlan, full: u32, done: Span, again: bool, now: Time) -> Training {
-        let until = now + plan.restart_time;
-        let phase = if again && until > now { Phase::Restarting { until } } else { Phase::Working };
+        let until = now + if again { plan.restart_time } else { plan.start_time };
+        let phase = if until > now { Phase::Restarting { until } } else { Phase::Working };
         let full = full.max(1);
         Training { plan, began: now, done: Span(done.0.min(plan.work.0)), mark: now, phase, full, size: full }
     }
@@ -167,6 +169,7 @@ mod tests {
             work: Span::minutes(work),
             ckpt_every: (every > 0).then(|| Span::minutes(every)),
             ckpt_time: Span::minutes(write),
+            start_time: Span::ZERO,
             restart_time: Span::minutes(restart),
             on_demand_ckpt: true,
         }

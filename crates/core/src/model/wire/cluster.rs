@@ -6,7 +6,7 @@ use super::job::{FieldError, Findings};
 use crate::model::amounts::{AmountError, Limit, parse_bandwidth, parse_bytes};
 use crate::model::cluster::NodePlacement;
 use crate::model::policy::Policy;
-use crate::model::queue::QueueSpec;
+use crate::model::queue::{QueuePolicy, QueueSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,9 +33,9 @@ pub struct QueueFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub budget: Option<Value>,
+    /// In which order it serves its own jobs of one class: `seniority`, or `las` for least attained service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub policy: Option<Value>,
+    pub policy: Option<String>,
 }
 
 /// `{gpus: 16, cpus: 400, memory: 2TiB}`; what is not named has no bound.
@@ -130,8 +130,15 @@ fn queue(found: &mut Findings, names: &mut BTreeSet<String>, index: usize, file:
         guarantee_within_limit(found, &at("guarantee"), guarantee, limit);
     }
     found.later(&at("budget"), &file.budget);
-    found.later(&at("policy"), &file.policy);
-    QueueSpec { path: file.name.clone(), weight, guarantee, limit }
+    let policy = file.policy.as_deref().map(|text| queue_policy(found, &at("policy"), text));
+    QueueSpec { path: file.name.clone(), weight, guarantee, limit, policy }
+}
+
+fn queue_policy(found: &mut Findings, field: &str, text: &str) -> QueuePolicy {
+    QueuePolicy::parse(text).unwrap_or_else(|| {
+        found.add(field.to_string(), format!("there is no policy {text:?}"), "write seniority or las");
+        QueuePolicy::default()
+    })
 }
 
 type ReadAmount = fn(&str) -> Result<u64, AmountError>;
@@ -352,7 +359,7 @@ mod tests {
             ("queues[0].limit.memory", json!([{"name": "a", "limit": {"memory": "lots"}}])),
             ("queues[0].guarantee.gpus", json!([{"name": "a", "guarantee": {"gpus": 9}, "limit": {"gpus": 8}}])),
             ("queues[0].budget", json!([{"name": "a", "budget": {"gpu_hours": 1}}])),
-            ("queues[0].policy", json!([{"name": "a", "policy": {}}])),
+            ("queues[0].policy", json!([{"name": "a", "policy": "lottery"}])),
         ] {
             let errors = queues(json!({"queues": value.clone()})).unwrap_err();
             assert!(errors.iter().any(|e| e.field == field), "{field}: {value}: {errors:?}");

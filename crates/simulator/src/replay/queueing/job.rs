@@ -1,5 +1,6 @@
 //! A job while it is replayed. Times are whole microseconds of virtual time.
 use super::cost;
+use super::outcome::Fate;
 use crate::replay::trace::TraceJob;
 
 /// When a running job pays for its start.
@@ -93,6 +94,13 @@ impl Job {
         self.lost_us += self.owed_us;
         (self.remaining_us, self.owed_us, self.counted_us, self.running) = (0, 0, now_us, false);
         self.ended_us = Some(now_us);
+    }
+
+    /// None while it lives.
+    pub fn fate(&self) -> Option<Fate> {
+        let (submit_us, ended_us) = (self.submit_us, self.ended_us?);
+        let lost_gpu_us = self.lost_us * u64::from(self.gpus);
+        Some(Fate { submit_us, ended_us, waited_us: self.waited_us, lost_gpu_us, preemptions: self.preemptions })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who goes first: jobs with known work on a small cluster of equal nodes, under the policies of the published
 //! comparison and the plain ones that it lacks. One event loop, one start cost, for all.
-mod cost;
+pub(super) mod cost;
 mod job;
 mod nodes;
 mod order;
@@ -10,9 +10,10 @@ pub mod policy;
 mod tiresias;
 
 pub use job::Charge;
-pub use outcome::Outcome;
+pub use outcome::{Curve, Fate, Outcome, Point, Replayed};
 pub use policy::Policy;
 
+use super::lifecycle;
 use super::trace::Trace;
 use job::Job;
 use nodes::Nodes;
@@ -27,8 +28,8 @@ pub struct Setup {
     pub charge: Charge,
 }
 
-/// Replays a trace. Fails where a job could never start.
-pub fn run(trace: &Trace, policy: Policy, setup: Setup) -> Result<Outcome, String> {
+/// Replays a trace. Fails where a job could never start. `watch` hears how many jobs are over, where that takes its time.
+pub fn run(trace: &Trace, policy: Policy, setup: Setup, watch: &mut dyn FnMut(usize)) -> Result<Replayed, String> {
     let jobs: Vec<Job> = trace.jobs.iter().map(Job::of).collect();
     let empty = Nodes::new(setup.nodes, setup.gpus_each);
     if let Some(index) = jobs.iter().position(|job| !empty.clone().take(job.gpus)) {
@@ -37,11 +38,18 @@ pub fn run(trace: &Trace, policy: Policy, setup: Setup) -> Result<Outcome, Strin
             "cannot replay: job {id} asks for {gpus} GPUs, which {nodes} nodes of {gpus_each} never hold; give more nodes"
         ));
     }
-    let mut replay = Replay::new(jobs, policy.order(empty), setup.charge);
+    let Some(order) = policy.order(empty) else {
+        if setup.charge == Charge::EveryEvent {
+            return Err("cannot replay ours in compat mode: its starts cost what starts cost".to_string());
+        }
+        return lifecycle::run(trace, setup, watch);
+    };
+    let mut replay = Replay::new(jobs, order, setup.charge);
     while let Some(next_us) = replay.next_event_us() {
         replay.go_to(next_us);
     }
-    Ok(Outcome::of(&replay.jobs))
+    let fates: Vec<Fate> = replay.jobs.iter().filter_map(Job::fate).collect();
+    Ok(Replayed::of(&fates, replay.curve))
 }
 
 struct Replay {
@@ -50,6 +58,8 @@ struct Replay {
     order: Box<dyn Order>,
     arrivals: VecDeque<usize>,
     running: Vec<usize>,
+    waiting: usize,
+    curve: Curve,
     now_us: u64,
 }
 
@@ -58,7 +68,16 @@ impl Replay {
         let mut arrivals: Vec<usize> = (0..jobs.len()).collect();
         // Stable: equals stay in the order of the file.
         arrivals.sort_by_key(|&job| jobs[job].submit_us);
-        Replay { jobs, charge, order, arrivals: arrivals.into(), running: Vec::new(), now_us: 0 }
+        Replay {
+            jobs,
+            charge,
+            order,
+            arrivals: arrivals.into(),
+            running: Vec::new(),
+            waiting: 0,
+            curve: Curve::default(),
+            now_us: 0,
+        }
     }
 
     /// The next arrival, end, or change that the policy wants; none when all is done.
@@ -75,10 +94,13 @@ impl Replay {
         self.end();
         while let Some(job) = self.arrivals.pop_front_if(|job| self.jobs[*job].submit_us <= now_us) {
             self.order.arrived(job);
+            self.waiting += 1;
         }
         self.running.iter().for_each(|&job| self.jobs[job].advance(now_us, self.charge));
         let chosen = self.order.choose(&self.jobs, now_us);
         self.switch_to(chosen);
+        let held = self.running.iter().map(|&job| u64::from(self.jobs[job].gpus)).sum();
+        self.curve.note(now_us, self.waiting, held);
     }
 
     fn end(&mut self) {
@@ -97,11 +119,13 @@ impl Replay {
         sorted.sort_unstable();
         for &job in self.running.iter().filter(|job| sorted.binary_search(job).is_err()) {
             self.jobs[job].stop();
+            self.waiting += 1;
         }
         for &job in &chosen {
             if !self.jobs[job].running {
                 self.jobs[job].advance(self.now_us, self.charge);
                 self.jobs[job].start(self.charge);
+                self.waiting -= 1;
             }
         }
         self.running = chosen;

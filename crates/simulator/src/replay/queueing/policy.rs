@@ -14,16 +14,19 @@ pub enum Policy {
     SrtfOracle,
     SrsfOracle,
     Tiresias,
+    /// The scheduler itself, through the whole lifecycle.
+    Ours,
 }
 
 impl Policy {
-    pub const ALL: [Policy; 6] = [
+    pub const ALL: [Policy; 7] = [
         Policy::Fifo,
         Policy::FifoBackfill,
         Policy::SjfOracle,
         Policy::SrtfOracle,
         Policy::SrsfOracle,
         Policy::Tiresias,
+        Policy::Ours,
     ];
 
     pub fn name(self) -> &'static str {
@@ -34,12 +37,15 @@ impl Policy {
             Policy::SrtfOracle => "srtf-oracle",
             Policy::SrsfOracle => "srsf-oracle",
             Policy::Tiresias => "tiresias",
+            Policy::Ours => "ours",
         }
     }
 
-    pub(super) fn order(self, nodes: Nodes) -> Box<dyn Order> {
+    /// None for ours, which is not played here.
+    pub(super) fn order(self, nodes: Nodes) -> Option<Box<dyn Order>> {
         let line = Vec::new();
-        match self {
+        Some(match self {
+            Policy::Ours => return None,
             Policy::Fifo => Box::new(Blocking { line, places: Places::new(nodes), key: |job: &Job| job.submit_us }),
             Policy::SjfOracle => Box::new(Blocking { line, places: Places::new(nodes), key: |job: &Job| job.work_us }),
             Policy::FifoBackfill => Box::new(Backfill { line, places: Places::new(nodes) }),
@@ -48,6 +54,6 @@ impl Policy {
                 Box::new(Preemptive { line, nodes, key: |job: &Job| job.remaining_us * u64::from(job.gpus) })
             }
             Policy::Tiresias => Box::new(Tiresias::new(nodes.free_gpus())),
-        }
+        })
     }
 }

@@ -29,6 +29,7 @@ pub fn pods(name: &str, text: &str) -> Result<Trace, ReadError> {
         created: table.find("creation_time"),
         scheduled: table.find("scheduled_time"),
         deleted: table.find("deletion_time"),
+        class: table.find("qos"),
     };
     let jobs = table.rows().map(|row| columns.job(&row?)).collect::<Result<_, _>>()?;
     Ok(Trace { jobs })
@@ -44,6 +45,7 @@ struct Pods<'a> {
     created: Option<Column<'a>>,
     scheduled: Option<Column<'a>>,
     deleted: Option<Column<'a>>,
+    class: Option<Column<'a>>,
 }
 
 impl Pods<'_> {
@@ -55,7 +57,7 @@ impl Pods<'_> {
             duration_us: self.duration_ms(row)?.map(|ms| ms * 1_000),
             gang_workers: 1,
             worker: self.shape(row)?,
-            label: String::new(),
+            label: self.class.map_or("", |column| row.text(column)).to_string(),
         })
     }
 

@@ -1,0 +1,20 @@
+//! The order inside queues that go by attained service.
+use crate::model::attained::{is_las, rank};
+use crate::model::cluster::Cluster;
+use crate::model::job::{Job, Priority};
+use crate::model::time::Time;
+use std::collections::BTreeMap;
+
+/// The places that the jobs of such a queue and class have in the order of service stay theirs together; who of them takes
+/// which is settled by rank. So a queue's policy moves nobody else's jobs.
+pub fn reorder(cluster: &Cluster, pending: &mut [&Job], now: Time) {
+    let mut places: BTreeMap<(&str, Priority), Vec<usize>> = BTreeMap::new();
+    for (index, job) in pending.iter().enumerate().filter(|(_, job)| is_las(cluster, job)) {
+        places.entry((&job.spec.queue, job.spec.priority)).or_default().push(index);
+    }
+    for places in places.values() {
+        let mut peers: Vec<&Job> = places.iter().map(|index| pending[*index]).collect();
+        peers.sort_by_cached_key(|job| rank(cluster, job, now));
+        places.iter().zip(peers).for_each(|(index, job)| pending[*index] = job);
+    }
+}
