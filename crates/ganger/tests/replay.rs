@@ -45,7 +45,7 @@ fn muri_says_completion_times_waits_and_what_starts_cost() {
     let one = json(&["muri", "--jobs", &jobs, "--policy", "srtf-oracle"]);
     let expected = serde_json::json!({
         "mean_jct_s": (2_263.0 + 213.0) / 2.0, "p99_jct_s": 2_263.0, "makespan_s": 2_263.0,
-        "preemptions": 1, "lost_gpu_hours": 64.0 * 30.0 / 3_600.0, "max_wait_s": 213.0,
+        "preemptions": 1, "preemptions_per_job": 0.5, "lost_gpu_hours": 64.0 * 30.0 / 3_600.0, "max_wait_s": 213.0,
     });
     assert_eq!(one, expected);
     let compat = json(&["muri", "--jobs", &jobs, "--policy", "srtf-oracle", "--compat"]);
@@ -53,6 +53,51 @@ fn muri_says_completion_times_waits_and_what_starts_cost() {
     let (code, table, _) = replay(&["muri", "--jobs", &jobs]);
     assert_eq!(code, 0);
     assert!(["fifo", "fifo-backfill", "sjf-oracle", "tiresias"].iter().all(|name| table.contains(name)), "{table}");
+}
+
+#[test]
+fn ours_goes_through_the_whole_lifecycle_and_the_report_stands_alone() {
+    let folder = Folder::new("ours");
+    let jobs = folder.file("trace.csv", MURI);
+    let page = folder.0.join("report.html").display().to_string();
+    let one = json(&["muri", "--jobs", &jobs, "--policy", "ours", "--html", &page]);
+    // The long one is rotated out after its 30 minutes, resumes when the short one is through, and pays a second start.
+    assert_eq!((&one["makespan_s"], &one["preemptions"]), (&serde_json::json!(2_263.0), &serde_json::json!(1)));
+    let html = std::fs::read_to_string(&page).expect("the report");
+    assert!(html.contains("Jobs that wait") && html.matches("<svg").count() == 3 && !html.contains("<script"));
+    let (code, _, error) = replay(&["muri", "--jobs", &jobs, "--policy", "ours", "--compat"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("cannot replay ours in compat mode"), "{error}");
+    let (code, table, _) = replay(&["muri", "--jobs", &jobs, "--compat"]);
+    assert!(code == 0 && !table.contains("ours"), "{table}");
+    let (code, _, error) = replay(&["muri", "--jobs", &jobs, "--policy", "fifo", "--html", "/no/such/page.html"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("cannot write the report to /no/such/page.html"), "{error}");
+}
+
+#[test]
+fn mixed_load_and_failing_servers_are_tables_and_json() {
+    let folder = Folder::new("trials");
+    let pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,\
+                scheduled_time\na,1,1,1,1000,,BE,Running,0,100,0\nb,1,1,8,1000,,LS,Running,7200,7300,7200\n";
+    let jobs = "job_id,submission_time,duration,num_gpu\nx,0,20000,8\ny,0,20000,8\n";
+    let (pods, jobs) = (folder.file("pods.csv", pods), folder.file("jobs.csv", jobs));
+    let files = ["mixed", "--pods", &pods, "--jobs", &jobs, "--nodes", "2", "--every", "1"];
+    let rows = json(&files);
+    assert_eq!(rows.as_array().map(Vec::len), Some(4), "{rows}");
+    assert_eq!(
+        (&rows[0]["policy"], &rows[0]["claims"], &rows[0]["claims_kept"]),
+        (&"ours".into(), &1.into(), &1.into())
+    );
+    let failing = ["failures", "--jobs", &jobs, "--nodes", "4", "--rate", "2e-3,0.5"];
+    let rows = json(&failing);
+    assert_eq!(rows.as_array().map(Vec::len), Some(6), "{rows}");
+    assert!(rows[0]["effective_ratio"].as_f64().is_some_and(|ratio| ratio > 0.9), "{rows}");
+    let (code, table, _) = replay(&failing);
+    assert!(code == 0 && table.starts_with("RATE") && table.contains("no-checks"), "{table}");
+    let (code, _, error) = replay(&["failures", "--jobs", &jobs, "--rate", "often"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("`often` is no rate"), "{error}");
 }
 
 #[test]

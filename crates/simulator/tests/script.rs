@@ -16,7 +16,7 @@ nodes 4 dgx-a100 leaf=2 spine=2 pool=training label=zone:a,disk:ssd
 nodes 2 custom gpus=8 sockets=2 cpus=64 memory=512GiB vram=80GiB islands=0-3|4-7 switches=4 nics=2 pcie_bandwidth=32GB/s network_bandwidth=200Gbps gpu_model=H100 prefix=x leaf_name=edge
 nodes 2 dgx-h100                      # numbering goes on: n4, n5
 queue lab weight=2 guarantee=gpu:16 limit=gpu:32,cpu:400,memory:2TiB
-queue nlp parent=lab budget=100gpuh policy=rotate
+queue nlp parent=lab budget=100gpuh policy=las
 set aging.step=24h lease=30s
 at 0s   submit A workers=4 gpus=8 priority=P1 work=1h time=2h queue=nlp preemptible=true group=G/2
 at 0s   submit B workers=4 min=2 step=2 gpus=1 cpus=4 memory=8GiB vram=20GiB share=0.5 sharing=time-slice distinct_gpus=true needs_vram=10GiB intermittent=true gpu_model=H100 label=zone:a pcie_bandwidth=1GB/s network_bandwidth=50Gbps priority=P3 queue=lab/nlp require=leaf prefer=island ranks_per_island=8 group=G/2 ckpt_every=10m ckpt_time=30s restart_time=1m on_demand_ckpt=true grace=2m after=A begin=22:00 deadline=2d pool=training windows="22:00-06:00 Europe/Berlin"

@@ -35,7 +35,8 @@ impl<'a> Session<'a> {
     fn place_as_guest(&mut self, unit: &Unit<'a>, back_by: Time, cores: bool) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
         let (reserved, stay) = (std::mem::take(&mut self.reserved), self.stay(unit));
-        for one in reserved.iter().filter(|one| self.keeps_from(one, unit, stay)) {
+        let kept: Vec<&Reserved> = reserved.iter().filter(|one| self.keeps_from(one, unit, stay)).collect();
+        for one in kept {
             let places: Vec<Place> = match one.reservation.start >= back_by {
                 true => one.reservation.places.iter().map(|place| lent(place, cores)).collect(),
                 false => one.reservation.places.clone(),

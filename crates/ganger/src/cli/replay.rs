@@ -1,6 +1,6 @@
 //! Words of `ganger sim replay`.
 use clap::{Args, Subcommand};
-use ganger_simulator::replay::{placement, queueing};
+use ganger_simulator::replay::{failures, mixed, placement, queueing};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -16,6 +16,10 @@ pub enum Reader {
     Itp(Queue),
     /// Queue the gangs of the Acme list, kalos_completed_gpu_jobs.csv.
     Acme(Queue),
+    /// Serve the urgent pods of an openb trace beside the training jobs of an ITP cluster, on too few GPUs for both.
+    Mixed(Mixed),
+    /// Train the jobs of an ITP cluster on servers that fail: effective training time, with and without health checks.
+    Failures(Failures),
 }
 
 #[derive(Debug, Args)]
@@ -35,6 +39,9 @@ pub struct Openb {
     /// Seeds from A up to but without B: their mean and standard deviation.
     #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with = "seed")]
     pub seeds: Option<Range<u64>>,
+    /// Write a report with plots to this file: one HTML page that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -57,6 +64,69 @@ pub struct Queue {
     /// Only jobs with this label: the virtual cluster in the Philly list, else the model.
     #[arg(long)]
     pub label: Option<String>,
+    /// Write a report with plots to this file: one HTML page that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Mixed {
+    /// The pods: openb_pod_list_default.csv; those of class LS are urgent, those of class BE train.
+    #[arg(long, value_name = "FILE")]
+    pub pods: PathBuf,
+    /// More training: clusterNN.csv.
+    #[arg(long, value_name = "FILE")]
+    pub jobs: PathBuf,
+    /// Policies, separated by commas, or `all`.
+    #[arg(long, value_name = "POLICY,…", default_value = "all", value_parser = mixed_policies)]
+    pub policy: Policies<mixed::Policy>,
+    /// How many nodes.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub nodes: u32,
+    /// The GPUs of each node.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub gpus_per_node: u32,
+    /// Take one of so many training jobs, so that the cluster is a little too small and not hopeless.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub every: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct Failures {
+    /// The jobs: clusterNN.csv.
+    #[arg(long, value_name = "FILE")]
+    pub jobs: PathBuf,
+    /// Policies, separated by commas, or `all`.
+    #[arg(long, value_name = "POLICY,…", default_value = "all", value_parser = failure_policies)]
+    pub policy: Policies<failures::Policy>,
+    /// Faults of one server a day, as `3.8e-3`; several separated by commas.
+    #[arg(long, value_name = "RATE,…", default_value = "3.8e-3", value_parser = rate, value_delimiter = ',')]
+    pub rate: Vec<f64>,
+    /// So many neighbours fail together, as much less often.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub together: u32,
+    /// How many nodes.
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub nodes: u32,
+    /// The GPUs of each node.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub gpus_per_node: u32,
+    /// When which servers fail.
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+}
+
+fn mixed_policies(text: &str) -> Result<Policies<mixed::Policy>, String> {
+    policies(text, &mixed::Policy::ALL, mixed::Policy::name)
+}
+
+fn failure_policies(text: &str) -> Result<Policies<failures::Policy>, String> {
+    policies(text, &failures::Policy::ALL, failures::Policy::name)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| (0.0..=100.0).contains(rate));
+    rate.ok_or_else(|| format!("`{text}` is no rate; write faults of one server a day, such as 3.8e-3"))
 }
 
 /// Policies in the order in which they were named.

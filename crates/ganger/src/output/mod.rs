@@ -10,6 +10,7 @@ pub mod table;
 pub mod text;
 pub mod time;
 pub mod tree;
+pub mod trials;
 pub mod why;
 
 use crate::cli::Format;

@@ -26,6 +26,16 @@ impl Progress {
         done
     }
 
+    /// So many steps are done; drawn when the bar grows.
+    pub fn at(&mut self, done: u64) {
+        let part = |done: u64| (done * BAR_COLUMNS).checked_div(self.all);
+        let grows = part(done) != part(self.done);
+        self.done = done;
+        if grows {
+            self.draw();
+        }
+    }
+
     fn draw(&self) {
         if self.shown {
             // That the bar cannot be drawn is no reason to stop.

@@ -3,6 +3,7 @@ use super::Look;
 use super::table::render;
 use ganger_simulator::replay::placement::{Curves, PERCENT_MAX, Policy};
 use ganger_simulator::replay::queueing;
+use ganger_simulator::replay::report::{self, Report};
 use serde_json::{Value, json};
 use std::ops::Range;
 
@@ -62,6 +63,18 @@ fn placement_row(runs: &PlacementRuns) -> Value {
 }
 
 pub fn placement_table(runs: &[PlacementRuns], look: &Look) -> String {
+    let (header, rows) = placement_cells(runs);
+    render(look, &words(&header), rows)
+}
+
+/// Names of columns, and rows.
+type Cells = (Vec<String>, Vec<Vec<String>>);
+
+fn words(header: &[String]) -> Vec<&str> {
+    header.iter().map(String::as_str).collect()
+}
+
+fn placement_cells(runs: &[PlacementRuns]) -> Cells {
     let header = ["POLICY", "SEEDS", "ALLOCATED %", "SD", "FRAG % AT 60", "FRAG % AT 90", "PLACED", "DROPPED"];
     let mean = |runs: &PlacementRuns, count: fn(&Curves) -> usize| {
         format!("{:.0}", spread(runs.curves.iter().map(|curves| count(curves) as f64)).0)
@@ -79,7 +92,7 @@ pub fn placement_table(runs: &[PlacementRuns], look: &Look) -> String {
             mean(runs, |curves| curves.dropped),
         ]
     };
-    render(look, &header, runs.iter().map(row).collect())
+    (header.map(str::to_string).to_vec(), runs.iter().map(row).collect())
 }
 
 type Queued = (queueing::Policy, queueing::Outcome);
@@ -99,7 +112,13 @@ fn queueing_row((policy, outcome): &Queued) -> Value {
 }
 
 pub fn queueing_table(outcomes: &[Queued], look: &Look) -> String {
-    let header = ["POLICY", "MEAN JCT S", "P99 JCT S", "MAKESPAN S", "PREEMPTIONS", "LOST GPU HOURS", "MAX WAIT S"];
+    let (header, rows) = queueing_cells(outcomes);
+    render(look, &words(&header), rows)
+}
+
+fn queueing_cells(outcomes: &[Queued]) -> Cells {
+    let header =
+        ["POLICY", "MEAN JCT S", "P99 JCT S", "MAKESPAN S", "PREEMPTIONS", "A JOB", "LOST GPU HOURS", "MAX WAIT S"];
     let row = |(policy, outcome): &Queued| {
         vec![
             policy.name().to_string(),
@@ -107,11 +126,30 @@ pub fn queueing_table(outcomes: &[Queued], look: &Look) -> String {
             format!("{:.0}", outcome.p99_jct_s),
             format!("{:.0}", outcome.makespan_s),
             outcome.preemptions.to_string(),
+            format!("{:.2}", outcome.preemptions_per_job),
             format!("{:.1}", outcome.lost_gpu_hours),
             format!("{:.0}", outcome.max_wait_s),
         ]
     };
-    render(look, &header, outcomes.iter().map(row).collect())
+    (header.map(str::to_string).to_vec(), outcomes.iter().map(row).collect())
+}
+
+pub fn placement_report(runs: &[PlacementRuns], about: String) -> Report {
+    let (header, rows) = placement_cells(runs);
+    let named: Vec<(&str, &[Curves])> = runs.iter().map(|run| (run.policy.name(), run.curves.as_slice())).collect();
+    Report { title: "Placement replay".to_string(), about, header, rows, plots: report::placement_plots(&named) }
+}
+
+pub fn queueing_report(
+    replays: &[(queueing::Policy, queueing::Replayed)],
+    name: &str,
+    about: String,
+    gpus: u64,
+) -> Report {
+    let outcomes: Vec<Queued> = replays.iter().map(|(policy, replayed)| (*policy, replayed.outcome)).collect();
+    let (header, rows) = queueing_cells(&outcomes);
+    let named: Vec<(&str, &queueing::Replayed)> = replays.iter().map(|(policy, one)| (policy.name(), one)).collect();
+    Report { title: format!("Replay of {name}"), about, header, rows, plots: report::queueing_plots(&named, gpus) }
 }
 
 #[cfg(test)]
@@ -153,6 +191,7 @@ mod tests {
             p99_jct_s: 20.0,
             makespan_s: 30.0,
             preemptions: 4,
+            preemptions_per_job: 0.25,
             lost_gpu_hours: 0.5,
             max_wait_s: 6.0,
         };
@@ -164,6 +203,6 @@ mod tests {
         assert_eq!(queueing_json(&[one[0], one[0]])[1]["policy"], "tiresias");
         let table = queueing_table(&one, &samples::look());
         let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(row, ["tiresias", "10", "20", "30", "4", "0.5", "6"]);
+        assert_eq!(row, ["tiresias", "10", "20", "30", "4", "0.25", "0.5", "6"]);
     }
 }

@@ -471,8 +471,11 @@ impl World {
     }
 
     fn apply(&mut self, input: Input) -> Result<Effects, Refusal> {
-        self.stale |= may_call_for_a_decision(&input);
+        let (calls, ends) = (may_call_for_a_decision(&input), matches!(input, Input::Report { .. }));
         let effects = lifecycle::apply(&mut self.cluster, input, self.now)?;
+        // What a job leaves behind that is over is of use only to those who wait.
+        let of_use = !ends || effects.finished.is_empty() || !self.cluster.blocked.is_empty();
+        self.stale |= calls && of_use;
         for event in effects.events.iter().filter(|_| self.care == Care::Full) {
             self.trace.push(TraceLine { at_ms: event.at.0, kind: event.kind.clone(), text: event.text.clone() });
         }
