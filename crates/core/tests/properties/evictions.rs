@@ -135,11 +135,12 @@ fn units<'a>(claims: &[&'a Claim]) -> Vec<Vec<&'a Claim>> {
 fn assert_minimal(lab: &Lab, decision: &Decision, unit: &[&Claim]) {
     let claimants: BTreeSet<JobId> = unit.iter().map(|claim| claim.claimant).collect();
     let first = live(lab, unit[0].claimant);
-    let shielded = claimant.spec.priority > Priority::P0 && lab.cluster.is_protected(victim, lab.now);
-    let by_class = victim.spec.priority > claimant.spec.priority
-        && claimant.spec.priority <= lab.cluster.policy.preempt_from
-        && !shielded;
-    assert!(victim.spec.preemptible && (by_class || is_rotation(lab, claimant, victim)));
+    let (now, cluster) = (lab.now, &lab.cluster);
+    let goes_later = |job: &Job| match attained::are_peers(cluster, first, job) {
+        true => attained::rank(cluster, job, now) > attained::rank(cluster, first, now),
+        false => cluster.turn(job, now) > cluster.turn(first, now),
+    };
+    let behind = |id: JobId| cluster.job(id).is_some_and(goes_later);
     if !lab.cluster.claims.is_empty() || !decision.reservations.iter().all(|reserved| behind(reserved.job)) {
         return;
     }

@@ -30,6 +30,7 @@ pub fn mixed_table(outcomes: &[Mixed], look: &Look) -> String {
         "PREEMPTIONS",
         "CLAIMS",
         "KEPT",
+        "SOONER",
     ];
     let row = |(policy, outcome): &Mixed| {
         vec![
@@ -42,6 +43,7 @@ pub fn mixed_table(outcomes: &[Mixed], look: &Look) -> String {
             outcome.preemptions.to_string(),
             outcome.claims.to_string(),
             outcome.claims_kept.to_string(),
+            outcome.claims_sooner.to_string(),
         ]
     };
     render(look, &header, outcomes.iter().map(row).collect())

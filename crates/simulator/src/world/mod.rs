@@ -76,9 +76,9 @@ pub struct World {
     /// What the last check found: told once, not at every moment that it lasts.
     found_before: BTreeSet<(u8, String)>,
     care: Care,
-    /// Claims of decisions that are not settled yet, how many there were, and how many ended as they should.
+    /// Claims of decisions that are not settled yet, and what came of the others.
     claimed: BTreeMap<JobId, Vec<Place>>,
-    claims: (u64, u64),
+    claims: Claims,
     /// Something happened since the last decision that may call for another.
     stale: bool,
     /// Nodes that changed since their agents looked at their orders.
@@ -87,6 +87,15 @@ pub struct World {
     halted: BTreeSet<JobId>,
     /// The next deadline, and the version of the cluster for which it was asked.
     deadline: Option<(u64, Option<Time>)>,
+}
+
+/// Claims that decisions made: those whose claimant started on what was claimed, and those whose claimant found another
+/// place sooner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Claims {
+    pub made: u64,
+    pub kept: u64,
+    pub sooner: u64,
 }
 
 /// How closely the world looks at what happens.
@@ -120,7 +129,7 @@ impl Default for World {
             found_before: BTreeSet::new(),
             care: Care::Full,
             claimed: BTreeMap::new(),
-            claims: (0, 0),
+            claims: Claims::default(),
             stale: true,
             touched: BTreeSet::new(),
             halted: BTreeSet::new(),
@@ -157,8 +166,8 @@ impl World {
         &self.recent_reports
     }
 
-    /// Claims that decisions made, and how many of them ended with the start of their claimant on what was claimed.
-    pub fn promises(&self) -> (u64, u64) {
+    /// What came of the claims that decisions made.
+    pub fn claims(&self) -> Claims {
         self.claims
     }
 
@@ -391,12 +400,13 @@ impl World {
         for step in steps {
             match step {
                 Step::Claim(claim) => {
-                    self.claims.0 += 1;
+                    self.claims.made += 1;
                     self.claimed.insert(claim.claimant, claim.places.clone());
                 }
                 Step::Start { job, places, .. } => {
-                    let as_promised = self.claimed.remove(job).is_some_and(|claimed| claimed == *places);
-                    self.claims.1 += u64::from(as_promised);
+                    let claimed = self.claimed.remove(job);
+                    self.claims.kept += u64::from(claimed.as_ref() == Some(places));
+                    self.claims.sooner += u64::from(claimed.is_some_and(|claimed| claimed != *places));
                 }
                 Step::Stop { .. } | Step::Shrink { .. } | Step::Unclaim { .. } => {}
             }

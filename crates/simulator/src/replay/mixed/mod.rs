@@ -183,8 +183,7 @@ impl Replay {
             let done = self.world.work_done(id);
             self.found.note(entry.urgent, Some(waited), done, job);
         }
-        let (made, kept) = self.world.promises();
-        self.found.finished(made, kept)
+        self.found.finished(self.world.claims())
     }
 }
 
