@@ -85,8 +85,8 @@ pub struct World {
     touched: BTreeSet<NodeId>,
     /// Gangs that stood still for a rank at some time.
     halted: BTreeSet<JobId>,
-    /// The next deadline, and the version of the cluster for which it was asked.
-    deadline: Option<(u64, Option<Time>)>,
+    /// The next deadline, where it is known.
+    deadline: Option<Option<Time>>,
 }
 
 /// Claims that decisions made: those whose claimant started on what was claimed, and those whose claimant found another
@@ -295,12 +295,11 @@ impl World {
     /// Asked anew when the cluster changed or the moment came. A lease that was renewed since makes it too early, which
     /// costs a look.
     fn next_deadline(&mut self) -> Option<Time> {
-        let version = self.cluster.version;
         match self.deadline {
-            Some((at, deadline)) if at == version && deadline.is_none_or(|deadline| deadline > self.now) => deadline,
+            Some(deadline) if deadline.is_none_or(|deadline| deadline > self.now) => deadline,
             _ => {
                 let deadline = lifecycle::next_deadline(&self.cluster);
-                self.deadline = Some((version, deadline));
+                self.deadline = Some(deadline);
                 deadline
             }
         }
@@ -481,6 +480,9 @@ impl World {
     }
 
     fn apply(&mut self, input: Input) -> Result<Effects, Refusal> {
+        if !matches!(input, Input::Heard { .. }) {
+            self.deadline = None;
+        }
         let (calls, ends) = (may_call_for_a_decision(&input), matches!(input, Input::Report { .. }));
         let effects = lifecycle::apply(&mut self.cluster, input, self.now)?;
         // What a job leaves behind that is over is of use only to those who wait.

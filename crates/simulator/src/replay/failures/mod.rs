@@ -121,10 +121,13 @@ impl Replay {
             self.agenda.add(Time(job.submit_ms), Due::Arrival(index));
         }
         self.plan_fault(Time(0));
-        while self.arriving > 0 || !self.world.cluster().jobs.is_empty() {
+        while !self.is_over() {
             let next = self.agenda.next().unwrap_or(Time::NEVER);
-            while self.world.step(next) {
+            while !self.is_over() && self.world.step(next) {
                 self.look();
+            }
+            if self.is_over() {
+                break;
             }
             self.world.advance_to(next);
             let Some(due) = self.agenda.take_due(next) else { break };
@@ -132,6 +135,10 @@ impl Replay {
             self.look();
         }
         Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.arriving == 0 && self.world.cluster().jobs.is_empty()
     }
 
     fn plan_fault(&mut self, now: Time) {
