@@ -17,7 +17,10 @@ pub fn cluster_of(
     pool: impl Fn(usize) -> Option<&'static str>,
 ) -> Result<World, String> {
     let mut world = World::with_care(Care::Quick);
-    world.set("lease", LEASE).map_err(|why| why.to_string())?;
+    // Moving running jobs together is an experiment of its own.
+    for (name, value) in [("lease", LEASE), ("consolidate", "off")] {
+        world.set(name, value).map_err(|why| why.to_string())?;
+    }
     let queue = QueueSpec { path: QUEUE.to_string(), policy: Some(policy), ..QueueSpec::default() };
     world.set_queues(vec![queue]).map_err(|why| why.to_string())?;
     let custom = Custom { gpus: gpus_each, cpus: gpus_each, ..Custom::default() };
