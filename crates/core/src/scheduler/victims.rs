@@ -75,9 +75,8 @@ impl<'a> Session<'a> {
 
     /// Whether each of the pool may be told to leave for the unit.
     pub fn legal_for(&self, unit: &Unit<'a>, pool: &Pool<'a>) -> Vec<bool> {
-        let legal = |job: &&Job| {
-            unit.iter().all(|claimant| may_evict(self, claimant, job)) && !self.leaving.contains(&job.id)
-        };
+        let legal =
+            |job: &&Job| unit.iter().all(|claimant| may_evict(self, claimant, job)) && !self.leaving.contains(&job.id);
         pool.victims.iter().map(|victim| victim.jobs.iter().all(legal)).collect()
     }
 

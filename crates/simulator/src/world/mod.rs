@@ -407,7 +407,7 @@ impl World {
                     self.claims.kept += u64::from(claimed.as_ref() == Some(places));
                     self.claims.sooner += u64::from(claimed.is_some_and(|claimed| claimed != *places));
                 }
-                Step::Stop { .. } | Step::Shrink { .. } | Step::Unclaim { .. } => {}
+                Step::Stop { .. } | Step::Shrink { .. } | Step::Unclaim { .. } | Step::Repartition { .. } => {}
             }
         }
     }
