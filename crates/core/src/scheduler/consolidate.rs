@@ -54,7 +54,10 @@ impl<'a> Session<'a> {
         }
         let movers = self.movers(&job.spec);
         let moves = self.find_moves(unit, job, &movers)?;
-        Some(self.commit_moves(job, moves))
+        let yielding = self.commit_moves(job, moves);
+        // Reserved starts of those ahead may come sooner for it, and guests were let in by the later ones: they are asked again.
+        self.take_back(|step| matches!(step, Step::Start { guest_of, .. } if !guest_of.is_empty()));
+        Some(yielding)
     }
 
     fn may_consolidate(&self, unit: &Unit<'a>, job: &Job) -> bool {

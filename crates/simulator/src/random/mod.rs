@@ -34,6 +34,8 @@ pub struct Stats {
     pub left: usize,
     pub attempts: u64,
     pub evictions: u64,
+    /// How many of these were moves to a place that was kept.
+    pub moves: u64,
     /// Times that an elastic gang gave up workers.
     pub shrinks: u64,
     /// Runs that failed by themselves.
@@ -51,6 +53,7 @@ impl std::ops::AddAssign for Stats {
         self.left += other.left;
         self.attempts += other.attempts;
         self.evictions += other.evictions;
+        self.moves += other.moves;
         self.shrinks += other.shrinks;
         self.failures += other.failures;
         self.lost_gpu_ms += other.lost_gpu_ms;
@@ -300,6 +303,7 @@ impl Storm {
             left: self.world.cluster().jobs.len(),
             attempts: self.world.all_jobs().map(|job| u64::from(job.attempts.0)).sum(),
             evictions: self.world.all_jobs().map(|job| u64::from(job.evictions)).sum(),
+            moves: self.world.all_jobs().map(|job| u64::from(job.moves)).sum(),
             shrinks: self.world.trace().iter().filter(|line| line.kind == "shrinking").count() as u64,
             failures: self.world.all_jobs().map(|job| u64::from(job.failures)).sum(),
             lost_gpu_ms: self.world.lost_gpu_ms(),
