@@ -15,7 +15,7 @@ fn storms_break_no_rule_and_lose_no_job() {
     // A storm in which nothing happens proves nothing.
     assert!(sum.done > sum.submitted / 4, "{sum:?}");
     assert!(sum.evictions > 20 && sum.attempts > sum.done as u64, "{sum:?}");
-    assert!(sum.shrinks > 0 && sum.failures > 20 && sum.moves > 0, "{sum:?}");
+    assert!(sum.shrinks > 0 && sum.failures > 20, "{sum:?}");
 }
 
 /// A second look at the same moment found more to do: who was just started could be stopped at once by somebody ahead, or
