@@ -73,7 +73,7 @@ struct Entry {
 pub fn run(pods: &Trace, jobs: &Trace, policy: Policy, setup: Setup) -> Result<Outcome, String> {
     let (entries, end) = entries(pods, jobs, setup)?;
     let split = split(&entries, end, setup);
-    let pool = |index: usize| (policy == Policy::StaticSplit).then(|| if index < split { URGENT } else { TRAINING });
+    let pool = |index: usize| (policy == Policy::StaticSplit).then_some(if index < split { URGENT } else { TRAINING });
     let world = cluster_of(setup.nodes, setup.gpus_each, QueuePolicy::Seniority, pool)?;
     let mut replay = Replay { world, policy, setup, live: BTreeMap::new(), found: Outcome::default() };
     for (index, entry) in entries.iter().enumerate() {
