@@ -7,6 +7,7 @@ use ganger_core::check::{self, Violation};
 use ganger_core::lifecycle::Input;
 use ganger_core::lifecycle::input::QueueSpec;
 use ganger_core::model::amounts::Limit;
+use ganger_core::model::budget::{Budget, Period, Spending};
 use ganger_core::model::decision::{Blocker, Decision, Reservation, Step};
 use ganger_core::model::job::{
     AttemptPhase, Checkpoint, Exit, Gang, Group, Job, JobSpec, JobState, Level, Priority, Stop, StopWhy, WorkerPhase,
@@ -429,6 +430,46 @@ fn rule_6_a_counter_that_is_not_the_sum() {
 #[test]
 fn rule_6_a_start_over_the_limit_of_a_queue_above() {
     breaks(6, |state| state.cluster.queues.get_mut("lab").unwrap().limit.gpus = Some(20));
+}
+
+#[test]
+fn rule_6_use_of_a_new_dimension_that_is_not_the_sum() {
+    breaks(6, |state| state.cluster.queues.get_mut("lab").unwrap().used.vram_bytes += 1);
+    breaks(6, |state| state.cluster.queues.get_mut("lab").unwrap().used.network_bandwidth_bps += 1);
+    breaks(6, |state| state.cluster.queues.get_mut("lab").unwrap().limit.vram_bytes = Some(1 << 30));
+}
+
+#[test]
+fn rule_6_work_that_a_spent_budget_does_not_pay() {
+    let per = Period::Day;
+    // A pair starts at this moment although there is nothing left.
+    breaks(6, |state| {
+        state.cluster.queues.get_mut("lab").unwrap().budget = Some(Budget { gpu_ms: 0, per, user_gpu_ms: None })
+    });
+    // It was found spent, and yet somebody stays.
+    breaks(6, |state| {
+        let now = state.cluster.now;
+        let queue = state.cluster.queues.get_mut("default").unwrap();
+        queue.budget = Some(Budget { gpu_ms: 5, per, user_gpu_ms: None });
+        queue.spending = Spending { gpu_ms: 5, as_of: now, over_in: Some(per.start(now)), ..Spending::default() };
+        let victim = state.victim;
+        state.attempt(victim).phase = AttemptPhase::Running { since: now };
+    });
+}
+
+#[test]
+fn rule_3_a_guarantee_that_is_nobodys() {
+    breaks(3, |state| {
+        // Of the claimant's class, and nothing is guaranteed to its queue.
+        let victim = state.victim;
+        Arc::make_mut(&mut state.job(victim).spec).priority = Priority::P0;
+    });
+    breaks(3, |state| {
+        let victim = state.victim;
+        let spec = Arc::make_mut(&mut state.job(victim).spec);
+        (spec.firm, spec.preemptible) = (true, false);
+        state.cluster.queues.get_mut("default").unwrap().guarantee.gpus = Some(99);
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The scenario grammar: all of it reads, and every kind of mistake is told with its line, word and alternatives.
 #![allow(clippy::unwrap_used)]
+use ganger_core::model::budget::Period;
 use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
 use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::{Span, Time};
@@ -47,7 +48,8 @@ fn the_whole_grammar_reads() {
     let names: Vec<String> = script.nodes.iter().flat_map(|line| line.names()).collect();
     assert_eq!(names, ["n0", "n1", "n2", "n3", "x0", "x1", "n4", "n5"]);
     assert_eq!(script.queues[1].path, "lab/nlp");
-    assert_eq!(script.queues[1].budget_gpu_hours, Some(100));
+    let budget = script.queues[1].budget.unwrap();
+    assert_eq!((budget.gpu_ms, budget.per), (360_000_000, Period::Month));
     assert_eq!(script.steps.len(), 20);
     let Action::Submit(a) = &script.steps[0].action else { panic!("{:?}", script.steps[0]) };
     assert_eq!((a.priority, a.preemptible, a.queue.as_str()), (Priority::P1, true, "lab/nlp"));
@@ -69,7 +71,7 @@ fn the_whole_grammar_reads() {
 fn later_work_is_read_and_then_refused_by_name() {
     let script = parse(WHOLE_GRAMMAR).unwrap();
     let error = later::refuse_later_work(&script).unwrap_err().to_string();
-    assert_eq!(error, "not supported yet: queue budget= (line 7)");
+    assert_eq!(error, "not supported yet: submit begin= as a time of day (line 10)");
     for (statement, what) in [
         ("submit A begin=22:00", "begin="),
         ("submit A deadline=2h", "deadline="),

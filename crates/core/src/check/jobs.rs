@@ -2,10 +2,11 @@
 //! terminal states own nothing, every wait has an end.
 use super::Found;
 use crate::model::amounts::Resources;
+use crate::model::budget::{BudgetPolicy, Purse};
 use crate::model::cluster::Cluster;
 use crate::model::ids::JobId;
 use crate::model::job::{Attempt, AttemptPhase, Exit, Job, JobState, Level, Worker, WorkerPhase};
-use crate::model::queue::ancestry;
+use crate::model::queue::{Queue, ancestry};
 use crate::model::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,6 +151,25 @@ fn bounded(job: &Job, attempt: &Attempt, found: &mut Found) {
     found.unless(deadline < Time::NEVER, 10, || format!("job {} is {} without a deadline", job.id, job.state));
 }
 
+/// Rule 6: since a tick found a budget spent, nothing with GPUs stays in its queue, unless the policy lets it. (What is spent
+/// between two ticks is an observation.)
+pub fn budgets(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
+    if cluster.policy.budget_policy == BudgetPolicy::None {
+        return;
+    }
+    let now = cluster.now;
+    let spent = |purse: &Purse<'_>| purse.spending.over_in == Some(purse.per.start(now)) && purse.is_spent(now);
+    for purse in cluster.queues.values().flat_map(Queue::purses).filter(spent) {
+        let draws = |job: &&Job| ancestry(&job.spec.queue).any(|path| path == purse.queue) && purse.pays_for(job);
+        for job in jobs.iter().filter_map(|id| cluster.job(*id)).filter(draws) {
+            let stays = job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
+            found.unless(!stays || job.spec.total().all_gpus_milli() == 0, 6, || {
+                format!("job {} goes on although the budget of {} is spent", job.id, purse.name())
+            });
+        }
+    }
+}
+
 /// Rule 6: what a queue says is used is what its jobs and those below it hold, and a start never goes over a limit.
 pub fn queues(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
     let mut used: BTreeMap<&str, Resources> = BTreeMap::new();
@@ -161,21 +181,48 @@ pub fn queues(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
             *sum = sum.plus(held);
         }
     }
-    let started: BTreeSet<&str> = jobs
-        .iter()
-        .filter_map(|id| cluster.job(*id))
-        .filter(|job| job.attempt.as_ref().is_some_and(|attempt| attempt.placed_at == cluster.now))
-        .flat_map(|job| ancestry(&job.spec.queue))
-        .collect();
+    // Whether what starts there at this moment has GPUs.
+    let mut started: BTreeMap<&str, bool> = BTreeMap::new();
+    let starts = |job: &&Job| job.attempt.as_ref().is_some_and(|attempt| attempt.placed_at == cluster.now);
+    for job in jobs.iter().filter_map(|id| cluster.job(*id)).filter(starts) {
+        let counts =
+            job.spec.shape.gpus > 0 && job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
+        ancestry(&job.spec.queue).for_each(|path| *started.entry(path).or_default() |= counts);
+    }
     for (path, queue) in &cluster.queues {
         let sum = used.get(path.as_str()).copied().unwrap_or_default();
         found.unless(sum == queue.used, 6, || {
             format!("queue {path} says {:?} is used, its jobs hold {sum:?}", queue.used)
         });
+        if queue.budget.is_some_and(|budget| budget.user_gpu_ms.is_some()) {
+            accounts(cluster, queue, found);
+        }
+        let starts = started.get(path.as_str()).copied();
         if let Some((resource, value, limit)) = queue.limit.exceeded_by(sum) {
-            found.unless(!started.contains(path.as_str()), 6, || {
+            found.unless(starts.is_none(), 6, || {
                 format!("a start brings queue {path} to {value} {resource}, limit {limit}")
             });
         }
+        found.unless(
+            !(starts == Some(true) && queue.purse().is_some_and(|purse| purse.is_spent(cluster.now))),
+            6,
+            || format!("a job with GPUs starts in queue {path}, whose budget is spent"),
+        );
+    }
+}
+
+/// What each user holds by the books of a budget is what the user's jobs hold.
+fn accounts(cluster: &Cluster, queue: &Queue, found: &mut Found) {
+    let mut held: BTreeMap<&str, u64> = queue.accounts.keys().map(|user| (user.as_str(), 0)).collect();
+    let inside = cluster.jobs.values().filter(|job| ancestry(&job.spec.queue).any(|path| path == queue.path));
+    for job in inside.filter(|job| job.attempt.is_some() && job.spec.total().all_gpus_milli() > 0) {
+        let gpus = job.attempt.as_ref().map_or(0, |attempt| attempt.live_resources().all_gpus_milli());
+        *held.entry(&job.owner.user).or_default() += gpus;
+    }
+    for (user, gpus) in held {
+        let said = queue.accounts.get(user).map_or(0, |account| account.gpu_milli);
+        found.unless(said == gpus, 6, || {
+            format!("queue {} says user {user} holds {said} thousandths of GPUs, but {gpus} are held", queue.path)
+        });
     }
 }

@@ -97,6 +97,7 @@ fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time, m
     promises::reasons(cluster, jobs, &mut found);
     jobs::groups(cluster, jobs, &mut found);
     jobs::queues(cluster, jobs, &mut found);
+    jobs::budgets(cluster, jobs, &mut found);
     found.0.sort();
     found.0
 }

@@ -1,14 +1,20 @@
 //! Rules 3, 5, 9 and 10 for promises: claims are backed by devices and by the right to evict, and no start moves a
 //! reserved one.
 use super::Found;
+use crate::model::amounts::{Limit, Resources};
 use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Reservation};
+use crate::model::future::Turn;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Attempt, Job, JobState, Place, Priority};
 use crate::model::node::Device;
+use crate::model::queue::{Queue, ancestry};
 use crate::model::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The place of VRAM among the dimensions.
+const VRAM: usize = 3;
 
 pub fn claims(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
     for claim in cluster.claims.values().filter(|claim| jobs.contains(&claim.claimant)) {
@@ -43,8 +49,9 @@ fn backed(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     }
 }
 
-/// Rule 3: victims of the claim are of a lower class, said that they yield, and leave. Which classes may evict at all
-/// was settled when the claim was made: a setting that changes later takes nothing back.
+/// Rule 3: victims of the claim are of a lower class and said that they yield, or hold what is guaranteed to the claimant's
+/// queue; and they leave. Which classes may evict at all, and who is owed what, was settled when the claim was made: a
+/// setting that changes later takes nothing back.
 fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     let Some(claimant) = cluster.job(claim.claimant) else { return };
     let entitled = claimant.spec.priority <= cluster.policy.preempt_from || claim.made_at < cluster.now;
@@ -53,12 +60,14 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
         let Some(victim) = cluster.job(*id) else { continue };
         let shielded = claimant.spec.priority > Priority::P0 && cluster.is_protected(victim, claim.made_at);
         let running = victim.attempt.as_ref().is_some_and(|attempt| attempt.number == *number);
-        let by_class = victim.spec.priority > claimant.spec.priority
-            && entitled
-            && !(shielded && running && claim.made_at == cluster.now);
+        let by_class = victim.spec.preemptible && victim.spec.priority > claimant.spec.priority && entitled;
+        let shielded = shielded && running && claim.made_at == cluster.now;
         let legal = match claim.moves {
             true => may_move(claim, claimant, victim),
-            false => victim.spec.preemptible && (by_class || rotated(cluster, claim, claimant, victim)),
+            false => {
+                let owed = by_class || may_reclaim(cluster, claim, claimant, victim);
+                (owed && !shielded) || (victim.spec.preemptible && rotated(cluster, claim, claimant, victim))
+            }
         };
         found.unless(legal, 3, || format!("job {} may not stop job {id}", claimant.id));
         let whole = |attempt: &Attempt| attempt.staying().count() == attempt.workers.len();
@@ -92,6 +101,38 @@ pub fn homes(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
 fn rotated(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job) -> bool {
     let goes_first = || attained::rank(cluster, claimant, cluster.now) < attained::rank(cluster, victim, cluster.now);
     attained::are_peers(cluster, claimant, victim) && (claim.made_at < cluster.now || goes_first())
+}
+
+/// Whether something is guaranteed to the claimant's queue, or to one above it, in which the victim is not; and whether
+/// these hold no more than that with what was promised, at the moment when it was.
+fn may_reclaim(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job) -> bool {
+    if victim.spec.firm || victim.spec.priority < claimant.spec.priority {
+        return false;
+    }
+    let above: Vec<&str> = ancestry(&victim.spec.queue).collect();
+    let own = ancestry(&claimant.spec.queue).take_while(|path| !above.contains(path));
+    let named: Vec<&Queue> =
+        own.filter_map(|path| cluster.queues.get(path)).filter(|queue| queue.guarantee != Limit::default()).collect();
+    let within = |queue: &&Queue| within_guarantee(cluster, queue, claim, claimant.spec.total());
+    !named.is_empty() && (claim.made_at < cluster.now || named.iter().all(within))
+}
+
+/// Of what the claimant asks for; what is told to leave does not count any more. Nor does what else starts at this moment: it
+/// may have come after the claim, and may go beyond the guarantee.
+fn within_guarantee(cluster: &Cluster, queue: &Queue, claim: &Claim, ask: Resources) -> bool {
+    let inside = cluster.jobs.values().filter(|job| ancestry(&job.spec.queue).any(|path| path == queue.path));
+    let held = inside.fold(Resources::ZERO, |sum, job| {
+        let before = |attempt: &&Attempt| attempt.stopping().is_none() && attempt.placed_at < cluster.now;
+        let staying = job.attempt.iter().filter(before).flat_map(Attempt::staying);
+        let counts = |other: &&Claim| other.made_at < cluster.now || other.victims == claim.victims;
+        let promised = cluster.claims.get(&job.id).filter(counts).into_iter().flat_map(|claim| claim.places.iter());
+        let places = staying.map(|worker| &worker.place).chain(promised);
+        places.fold(sum, |sum, place| sum.plus(place.resources()))
+    });
+    let (held, asked) = (held.amounts(), ask.amounts());
+    let bounds = queue.guarantee.bounds();
+    // The GPUs that were found may have more memory than was asked for.
+    (0..6).filter(|r| asked[*r] > 0 && *r != VRAM).all(|r| bounds[r].is_none_or(|bound| held[r] <= bound))
 }
 
 /// Rule 10: nothing is promised on a node that takes no new work.
@@ -152,6 +193,9 @@ fn adds_up(blocker: &Blocker) -> bool {
     match blocker {
         Blocker::Group { present, size, .. } => present < size,
         Blocker::QueueLimit { used, asks, limit, .. } => used.saturating_add(*asks) > *limit,
+        Blocker::Budget { spent_gpu_ms, committed_gpu_ms, asks_gpu_ms, budget_gpu_ms, .. } => {
+            spent_gpu_ms.saturating_add(*committed_gpu_ms).saturating_add(*asks_gpu_ms) > *budget_gpu_ms
+        }
         Blocker::Health { workers, placeable, out } => placeable < workers && *out > 0,
         Blocker::Resources { workers, placeable, .. } => placeable < workers,
         Blocker::Topology { workers, best, placeable, .. } => best < workers && placeable >= workers,
@@ -184,10 +228,11 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
             let Some(reserved) = cluster.job(reservation.job) else { continue };
             let endless = job.spec.time_limit.is_none() && cluster.is_promoted(reserved, at);
             let in_the_way = (reservation.start < end || endless) && share_devices(attempt, reservation);
-            let junior = goes_first(cluster, reserved, job)
+            let junior = in_the_way
+                && goes_first(cluster, reserved, job)
                 && !attained::makes_way_by(cluster, reserved, reservation.start, job, at);
             let guest = attempt.guest_of.contains(&reservation.job) && may_be_guest(cluster, job, at, reservation);
-            found.unless(!in_the_way || !junior || guest, 5, || {
+            found.unless(!junior || guest, 5, || {
                 format!(
                     "job {} starts on devices reserved for job {} and would outlast its start",
                     job.id, reservation.job
@@ -218,7 +263,17 @@ fn goes_first(cluster: &Cluster, one: &Job, other: &Job) -> bool {
     if attained::are_peers(cluster, one, other) {
         return attained::rank(cluster, one, cluster.now) < attained::rank(cluster, other, cluster.now);
     }
-    cluster.turn(one, cluster.now) < cluster.turn(other, cluster.now)
+    place_in_order(cluster, one) < place_in_order(cluster, other)
+}
+
+/// The jobs of a group that wait or start together stand at the place of the most senior.
+fn place_in_order(cluster: &Cluster, job: &Job) -> Turn {
+    let own = cluster.turn(job, cluster.now);
+    let Some(group) = &job.spec.group else { return own };
+    let placed = |job: &Job| job.attempt.as_ref().map(|attempt| attempt.placed_at);
+    let mates = cluster.jobs.values().filter(|mate| mate.spec.group.as_ref().is_some_and(|g| g.name == group.name));
+    let together = mates.filter(|mate| placed(mate) == placed(job));
+    together.map(|mate| cluster.turn(mate, cluster.now)).fold(own, Turn::min)
 }
 
 fn share_devices(attempt: &Attempt, reservation: &Reservation) -> bool {

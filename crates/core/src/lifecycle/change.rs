@@ -129,9 +129,11 @@ impl<'a> Change<'a> {
 
     fn charge(&mut self, id: JobId, place: &Place, add: bool) {
         let Some(job) = self.cluster.jobs.get(&id) else { return };
+        let (amount, half_life) = (place.resources(), self.cluster.policy.usage_half_life);
         for path in ancestry(&job.spec.queue) {
             let Some(queue) = self.cluster.queues.get_mut(path) else { continue };
-            let amount = place.resources();
+            queue.settle(self.now, half_life);
+            queue.charge_user(&job.owner.user, amount.all_gpus_milli(), add, self.now);
             queue.used = match add {
                 true => queue.used.plus(amount),
                 false => queue.used.minus(amount).unwrap_or_default(),

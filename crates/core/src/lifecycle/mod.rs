@@ -6,6 +6,7 @@
 #![deny(clippy::float_arithmetic)]
 
 mod attempts;
+mod budgets;
 mod change;
 mod decided;
 pub mod input;

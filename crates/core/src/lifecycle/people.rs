@@ -195,6 +195,7 @@ impl Change<'_> {
                 return bad(format!("its parent {parent} does not exist; name it in the same file"));
             }
         }
+        let mut held = self.gpus_by_user(&queues);
         for spec in queues {
             self.effects.dirty.queues.insert(spec.path.clone());
             let queue = self.cluster.queues.entry(spec.path.clone()).or_insert_with(|| Queue::new(&spec.path));
@@ -202,10 +203,29 @@ impl Change<'_> {
             queue.guarantee = spec.guarantee.unwrap_or(queue.guarantee);
             queue.limit = spec.limit.unwrap_or(queue.limit);
             queue.policy = spec.policy.unwrap_or(queue.policy);
+            if let Some(budget) = spec.budget {
+                let held = held.remove(&spec.path).unwrap_or_default();
+                queue.set_budget(budget, &held, self.now, self.cluster.policy.usage_half_life);
+            }
             self.event("queue", None, None, format!("queue {} set by {by}", spec.path));
         }
         self.mark_changed();
+        self.tick_budgets();
         Ok(())
+    }
+
+    /// GPUs that each user holds in the queues that get a budget.
+    fn gpus_by_user(&self, queues: &[QueueSpec]) -> BTreeMap<String, BTreeMap<String, u64>> {
+        let mut held: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        let budgeted = |path: &str| queues.iter().any(|spec| spec.path == path && spec.budget.is_some());
+        for job in self.cluster.jobs.values() {
+            let gpus = job.attempt.as_ref().map_or(0, |attempt| attempt.live_resources().all_gpus_milli());
+            for path in ancestry(&job.spec.queue).filter(|path| gpus > 0 && budgeted(path)) {
+                let users = held.entry(path.to_string()).or_default();
+                *users.entry(job.owner.user.clone()).or_default() += gpus;
+            }
+        }
+        held
     }
 
     pub fn set_fabric(
@@ -231,6 +251,7 @@ impl Change<'_> {
         self.cluster.policy.set(&name, &value).map_err(|error| Refusal::BadSetting(error.to_string()))?;
         self.mark_globals();
         self.event("setting", None, None, format!("{name} set to {value} by {by}"));
+        self.tick_budgets();
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! Time passes: leases, deadlines and limits. Every transient state has one and a named exit.
+use super::budgets::next_budget_deadline;
 use super::change::Change;
 use crate::model::attained;
 use crate::model::cluster::Cluster;
+use crate::model::decision::Blocker;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Attempt, AttemptPhase, Job, StopWhy, WorkerPhase};
 use crate::model::node::{HealthState, Node};
@@ -27,6 +29,7 @@ impl Change<'_> {
         for job in jobs {
             self.tick_job(job);
         }
+        self.tick_budgets();
         let late: Vec<JobId> = self
             .cluster
             .claims
@@ -187,7 +190,11 @@ pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
     let patience = cluster.policy.consolidate_patience;
     let moved = cluster.jobs.values().filter_map(|job| job.rests_until(patience));
     let rotations = attained::next_change(cluster, since);
-    let times = jobs.chain(promoted).chain(protected).chain(cooldowns).chain(moved).chain(rotations);
+    let budgets = cluster.blocked.values().filter_map(|blocker| match blocker {
+        Blocker::Budget { renews_at, .. } => Some(*renews_at),
+        _ => None,
+    });
+    let times = jobs.chain(promoted).chain(protected).chain(cooldowns).chain(moved).chain(rotations).chain(budgets);
     times.filter(|at| *at > since && *at < Time::NEVER).min()
 }
 
@@ -202,7 +209,8 @@ pub fn next_deadline(cluster: &Cluster) -> Option<Time> {
     let jobs = cluster.jobs.values().map(|job| job_deadline(cluster, job));
     let claims = cluster.claims.values().map(|claim| claim.deadline);
     let wake_up = next_wake_up(cluster, cluster.now);
-    nodes.chain(jobs).chain(claims).chain(wake_up).min().filter(|at| *at < Time::NEVER)
+    let budgets = next_budget_deadline(cluster);
+    nodes.chain(jobs).chain(claims).chain(wake_up).chain(budgets).min().filter(|at| *at < Time::NEVER)
 }
 
 /// Whether all of it waits for its GPUs only.

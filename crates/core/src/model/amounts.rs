@@ -80,6 +80,15 @@ impl Resources {
         self.with(other, u64::saturating_sub)
     }
 
+    /// The largest part of anything that there is: what of, and how much in millionths.
+    pub fn dominant_part(self, capacity: Resources) -> (Option<&'static str>, u64) {
+        let parts = DIMENSIONS.into_iter().zip(self.amounts()).zip(capacity.amounts());
+        let there = parts.filter(|(_, capacity)| *capacity > 0);
+        let part = |held: u64, of: u64| (u128::from(held) * 1_000_000 / u128::from(of)) as u64;
+        let largest = there.map(|((name, held), of)| (part(held, of), name)).max_by_key(|(part, _)| *part);
+        largest.filter(|(part, _)| *part > 0).map_or((None, 0), |(part, name)| (Some(name), part))
+    }
+
     pub fn times(self, n: u64) -> Resources {
         self.with(Resources::ZERO, |amount, _| amount.saturating_mul(n))
     }
@@ -320,5 +329,7 @@ mod tests {
         assert_eq!(some.minus(Resources::of([0, 0, 0, 0, 0, 7])), None);
         assert_eq!(some.less(Resources::of([0, 0, 0, 0, 0, 7])), Resources::of([1, 2, 3, 4, 5, 0]));
         assert_eq!(some.times(u64::MAX).gpus, u64::MAX);
+        assert_eq!(some.dominant_part(Resources::of([4, 4, 0, 16, 20, 60])), (Some("cpus"), 500_000));
+        assert_eq!(Resources::ZERO.dominant_part(some), (None, 0));
     }
 }

@@ -1,5 +1,6 @@
 //! What `decide` returns: steps to take as one whole, reservations, and one typed reason for every job looked at.
 use super::amounts::count;
+use super::budget::{GpuHours, Period};
 use super::ids::{AttemptNo, JobId, NodeId, Rank};
 use super::job::{Level, Place, Priority, StopWhy};
 use super::split::Layout;
@@ -138,6 +139,19 @@ pub enum Blocker {
         asks: u64,
         limit: u64,
     },
+    /// What is left of a budget cannot pay for it beside what runs.
+    Budget {
+        queue: String,
+        /// It is the part of this user.
+        #[serde(default)]
+        user: Option<String>,
+        spent_gpu_ms: u64,
+        committed_gpu_ms: u64,
+        asks_gpu_ms: u64,
+        budget_gpu_ms: u64,
+        per: Period,
+        renews_at: Time,
+    },
     /// Not even an empty healthy cluster holds it.
     Unsatisfiable {
         text: String,
@@ -192,6 +206,7 @@ impl Blocker {
             Blocker::Backoff { .. } => Reason::Backoff,
             Blocker::Group { .. } => Reason::Dependency,
             Blocker::QueueLimit { .. } => Reason::QueueLimit,
+            Blocker::Budget { .. } => Reason::Budget,
             Blocker::Unsatisfiable { .. } => Reason::Unsatisfiable,
             Blocker::Health { .. } => Reason::Health,
             Blocker::NodeFilter { .. } => Reason::NodeFilter,
@@ -222,6 +237,27 @@ impl fmt::Display for Blocker {
                     f,
                     "queue {queue} would hold {} {resource} ({used} used + {asks} asked), limit {limit}",
                     used + asks
+                )
+            }
+            Blocker::Budget {
+                queue,
+                user,
+                spent_gpu_ms,
+                committed_gpu_ms,
+                asks_gpu_ms,
+                budget_gpu_ms,
+                per,
+                renews_at,
+            } => {
+                write!(
+                    f,
+                    "{}queue {queue} has spent {} and needs {} for what runs, of {} this {per}; it needs {}; the budget renews at {}",
+                    user.as_ref().map_or(String::new(), |user| format!("user {user} in ")),
+                    GpuHours(*spent_gpu_ms),
+                    GpuHours(*committed_gpu_ms),
+                    GpuHours(*budget_gpu_ms),
+                    GpuHours(*asks_gpu_ms),
+                    rfc3339(*renews_at)
                 )
             }
             Blocker::Unsatisfiable { text } => write!(f, "can never run: {text}"),

@@ -3,6 +3,7 @@
 //! Plain data with the few questions that data can answer about itself. Nothing here chooses anything.
 pub mod amounts;
 pub mod attained;
+pub mod budget;
 pub mod cluster;
 pub mod cpuset;
 pub mod decision;
@@ -14,6 +15,7 @@ pub mod job;
 pub mod machine;
 pub mod node;
 pub mod part;
+pub mod past;
 pub mod policy;
 pub mod queue;
 pub mod report;

@@ -1,4 +1,5 @@
 //! Settings of the scheduler, by the names that `set` and the cluster file use.
+use super::budget::BudgetPolicy;
 use super::job::Priority;
 use super::time::Span;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,12 @@ pub struct Policy {
     /// Whoever has to leave at a moment that is known starts only if it can work at least so long before.
     #[serde(default = "stay_least")]
     pub stay_least: Span,
+    /// Use in the past lowers the weight of a queue; after so long half of it counts. 0: the past does not count.
+    #[serde(default)]
+    pub usage_half_life: Span,
+    /// What becomes of running jobs when a budget is spent.
+    #[serde(default)]
+    pub budget_policy: BudgetPolicy,
     /// A claim whose victims are not gone by then ends.
     pub claim_margin: Span,
     /// Whether running jobs may be moved for one that only the shape of what is free keeps from starting.
@@ -106,6 +113,8 @@ impl Default for Policy {
             protect_after: protect_after(),
             protect_time: protect_time(),
             stay_least: stay_least(),
+            usage_half_life: Span::ZERO,
+            budget_policy: BudgetPolicy::Drain,
             claim_margin: Span::minutes(5),
             consolidate: true,
             consolidate_patience: Span::minutes(10),
@@ -175,6 +184,11 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("las.levels", |p, v| set_bounded(&mut p.las.levels, v, 60)),
     ("las.discount", |p, v| set_bounded(&mut p.las.discount, v, 99)),
     ("las.run", |p, v| set_span(&mut p.las.run, v)),
+    ("usage.half_life", |p, v| set_span(&mut p.usage_half_life, v)),
+    ("budget.policy", |p, v| {
+        p.budget_policy = BudgetPolicy::parse(v).ok_or("it is one of drain, stop, none")?;
+        Ok(())
+    }),
 ];
 
 impl Policy {

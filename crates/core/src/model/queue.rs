@@ -1,6 +1,10 @@
 //! Queues: the tenant tree. A queue's place in the tree is its path, such as `research/nlp` under `research`.
 use super::amounts::{Limit, Resources};
+use super::budget::{Account, Budget, Spending};
+use super::past::Past;
+use super::time::{Span, Time};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
@@ -12,6 +16,16 @@ pub struct Queue {
     pub policy: QueuePolicy,
     /// Held by live attempts of jobs in this queue and below it.
     pub used: Resources,
+    /// What was used before.
+    #[serde(default)]
+    pub past: Past,
+    #[serde(default)]
+    pub budget: Option<Budget>,
+    #[serde(default)]
+    pub spending: Spending,
+    /// By user, where the budget names a part for each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub accounts: BTreeMap<String, Account>,
 }
 
 /// What is to change in a queue, or a new one; what is not named stays as it is.
@@ -23,6 +37,8 @@ pub struct QueueSpec {
     pub limit: Option<Limit>,
     #[serde(default)]
     pub policy: Option<QueuePolicy>,
+    #[serde(default)]
+    pub budget: Option<Budget>,
 }
 
 /// In which order a queue serves its own jobs of one class.
@@ -56,7 +72,24 @@ impl Queue {
             limit: Limit::default(),
             policy: QueuePolicy::default(),
             used: Resources::ZERO,
+            past: Past::default(),
+            budget: None,
+            spending: Spending::default(),
+            accounts: BTreeMap::new(),
         }
+    }
+
+    /// Takes the time since the last change into account; to be called before each change of what is used.
+    pub fn settle(&mut self, now: Time, half_life: Span) {
+        self.past = self.past.after(self.used, now, half_life);
+        if let Some(budget) = self.budget {
+            self.spending = self.spending.after(self.used.all_gpus_milli(), now, budget.per);
+        }
+    }
+
+    /// Faded use as of `now`.
+    pub fn history_at(&self, now: Time, half_life: Span) -> u64 {
+        self.past.after(self.used, now, half_life).cpu_ms
     }
 }
 

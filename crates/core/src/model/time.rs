@@ -144,7 +144,7 @@ pub fn rfc3339(time: Time) -> String {
 
 /// Year, month and day of a count of days since 1970-01-01 in the Gregorian calendar. Counts in 400-year eras that start
 /// on a first of March, so that the leap day is the last of its year.
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
+pub(super) fn civil_from_days(days: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970: u64 = 719_468;
     const DAYS_IN_ERA: u64 = 146_097;
     let day = days + DAYS_TO_1970;

@@ -1,7 +1,6 @@
 //! The books of a decision: what is free, held, promised, charged and leaving, as it follows from the cluster and from the
 //! steps so far. A step is noted when it is added. When something is taken back, all is noted anew: there is no second
 //! way by which the books could come to differ from the steps.
-use super::preempt::may_evict;
 use super::{Held, Hold, Session, Unit};
 use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};
@@ -20,6 +19,7 @@ pub type Amounts = BTreeMap<(NodeId, Part), u64>;
 impl<'a> Session<'a> {
     pub fn add(&mut self, step: Step) {
         self.edition += 1;
+        self.holders = None;
         self.note(&step);
         self.steps.push(step);
     }
@@ -37,6 +37,9 @@ impl<'a> Session<'a> {
         self.later = None;
         self.draft.restart();
         self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
+        self.leaving_use.clear();
+        self.committed.clear();
+        self.holders = None;
         self.ends.clear();
         self.freed.clear();
         self.awaited.clear();
@@ -66,8 +69,15 @@ impl<'a> Session<'a> {
             let Some(attempt) = &job.attempt else { continue };
             if attempt.leaving().next().is_some() {
                 let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
+                // Who only moves keeps its part of the share.
+                if self.claim_of(job.id).is_none() {
+                    add_along(&mut self.leaving_use, job, held_by(attempt.leaving().map(|worker| &worker.place)));
+                }
                 let places = Hold::Leaving(attempt);
                 self.ends.push(Held { end, assumed: false, told: true, job: job.id, places, guest: None });
+            }
+            if attempt.stopping().is_none() || self.claim_of(job.id).is_some() {
+                self.commit_budget(job, Some(attempt.placed_at));
             }
             if attempt.stopping().is_none() {
                 let from = attempt.ran_from.unwrap_or(self.now.max(attempt.ready_at));
@@ -119,6 +129,9 @@ impl<'a> Session<'a> {
         self.promised.insert(job.id);
         self.draft.uplinks.add(self.cluster, &job.spec, claim.places.iter());
         self.charge(job, &claim.places);
+        if job.attempt.is_none() {
+            self.commit_budget(job, None);
+        }
         let (end, assumed) = self.expected_end(job, claim.deadline + self.splitting(job));
         let places = Hold::Chosen(claim.places.clone());
         self.ends.push(Held { end, assumed, told: false, job: job.id, places, guest: None });
@@ -162,6 +175,7 @@ impl<'a> Session<'a> {
         self.draft.take_all(places);
         self.draft.uplinks.add(self.cluster, &job.spec, places.iter());
         self.charge(job, places);
+        self.commit_budget(job, None);
         let (guest, places) = (self.guest(job, guest_of), Hold::Chosen(places.to_vec()));
         self.ends.push(Held { end, assumed, told: false, job: id, places, guest });
     }
@@ -178,6 +192,9 @@ impl<'a> Session<'a> {
             let by = claim.deadline - self.margins();
             for (job, _) in &claim.victims {
                 let places = self.told_to_leave(*job);
+                if let Some(job) = self.cluster.job(*job).filter(|_| !claim.moves) {
+                    add_along(&mut self.leaving_use, job, held_by(&places));
+                }
                 for (at, bytes) in amounts_of(places.iter()) {
                     *freed.entry(at).or_default() += bytes;
                 }
@@ -221,21 +238,30 @@ impl<'a> Session<'a> {
     /// What a job that moves still holds is charged already.
     fn charge(&mut self, job: &'a Job, places: &[Place]) {
         let already = job.attempt.as_ref().map(Attempt::live_resources).unwrap_or_default();
-        let more = held_by(places).less(already);
-        for path in ancestry(&job.spec.queue) {
-            let used = self.queue_used.entry(path).or_default();
-            *used = used.plus(more);
-        }
+        add_along(&mut self.queue_used, job, held_by(places).less(already));
+    }
+
+    /// What a queue and those below it hold and were promised, without what was told to leave.
+    pub fn staying_use(&self, path: &str) -> Resources {
+        let used = self.queue_used.get(path).copied().unwrap_or_default();
+        used.less(self.leaving_use.get(path).copied().unwrap_or_default())
+    }
+
+    /// What is held and promised in the whole cluster.
+    pub fn held_in_all(&self) -> Resources {
+        let tops = self.queue_used.iter().filter(|(path, _)| !path.contains('/'));
+        tops.fold(Resources::ZERO, |sum, (_, used)| sum.plus(*used))
     }
 
     /// The places of starts of this decision that `unit` could stop as soon as they run, by job; of groups only whole ones.
-    pub fn juniors(&self, unit: &Unit<'a>) -> BTreeMap<JobId, Vec<Place>> {
+    pub fn juniors(&mut self, unit: &Unit<'a>) -> BTreeMap<JobId, Vec<Place>> {
+        let claimant = self.claimant(unit);
         let mut found = BTreeMap::new();
         let mut members: BTreeMap<&str, u32> = BTreeMap::new();
         for step in &self.steps {
             let Step::Start { job: id, places, .. } = step else { continue };
             let Some(job) = self.cluster.job(*id).filter(|_| self.claim_of(*id).is_none()) else { continue };
-            if unit.iter().all(|claimant| may_evict(self, claimant, job)) {
+            if self.may_stop(unit, claimant.as_ref(), job) {
                 found.insert(*id, places.clone());
                 group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
             }
@@ -265,6 +291,14 @@ pub fn less_freed(place: &Place, freed: &mut Amounts, mut told: impl FnMut((Node
     kept.pcie_bps.iter_mut().for_each(|(switch, bps)| cover(Part::Pcie(*switch), bps));
     cover(Part::Network, &mut kept.network_bps);
     kept
+}
+
+/// Adds to the sums of the job's queue and of those above it.
+fn add_along<'a>(sums: &mut BTreeMap<&'a str, Resources>, job: &'a Job, amount: Resources) {
+    for path in ancestry(&job.spec.queue) {
+        let sum = sums.entry(path).or_default();
+        *sum = sum.plus(amount);
+    }
 }
 
 /// All that `places` hold.

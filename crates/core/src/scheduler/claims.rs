@@ -91,7 +91,8 @@ impl<'a> Session<'a> {
 
     /// Gives up the claim instead of a start that would be undone by the next decision; then all are asked again.
     fn yields_claim(&mut self, unit: &Unit<'a>) -> bool {
-        let Some((ahead, class)) = self.outranked_by(unit, waits_for_devices) else { return false };
+        let by_class = self.outranked_by(unit, waits_for_devices);
+        let Some((ahead, class)) = by_class.or_else(|| self.reclaimed_by(unit)) else { return false };
         self.give_up(unit, &format!("job {ahead} goes first and could stop it at once"));
         self.block(unit, Blocker::Priority { ahead, class });
         true
@@ -106,6 +107,18 @@ impl<'a> Session<'a> {
         self.blocked.iter().filter(|(_, blocker)| blocked(blocker)).find_map(|(id, _)| {
             let ahead = self.cluster.job(*id)?;
             unit.iter().all(|job| may_evict(self, ahead, job)).then_some((*id, ahead.spec.priority))
+        })
+    }
+
+    /// As [`Session::outranked_by`], for what is guaranteed to the queue of the one who waits. The claims of the unit are
+    /// charged already.
+    fn reclaimed_by(&mut self, unit: &Unit<'a>) -> Option<(JobId, Priority)> {
+        let waits: Vec<JobId> =
+            self.blocked.iter().filter(|(_, blocker)| waits_for_devices(blocker)).map(|(id, _)| *id).collect();
+        waits.into_iter().find_map(|id| {
+            let ahead = self.cluster.job(id)?;
+            let claimant = self.claimant(&vec![ahead])?;
+            unit.iter().all(|job| self.may_reclaim(&claimant, job)).then_some((id, ahead.spec.priority))
         })
     }
 

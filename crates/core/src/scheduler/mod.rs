@@ -8,6 +8,7 @@
 
 mod attained;
 mod book;
+mod budget;
 mod claims;
 mod consolidate;
 mod counts;
@@ -22,11 +23,14 @@ mod order;
 mod place;
 mod preempt;
 mod protect;
+mod reclaim;
 mod reserve;
 mod room;
+mod share;
 mod short;
 mod slices;
 mod tree;
+mod turns;
 pub mod uplinks;
 mod victims;
 mod why;
@@ -49,10 +53,12 @@ use later::Later;
 use offers::Offers;
 use place::{Miss, place_gang};
 use reserve::Reserved;
+use share::Ask;
 use short::Shortfall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tree::Tree;
+use turns::Turns;
 use victims::Pool;
 
 /// Decides for the cluster as it is at `now`.
@@ -80,6 +86,12 @@ pub(crate) struct Session<'a> {
     /// When what is held now comes free, with the places: running work, starts of this decision, claims.
     pub ends: Vec<Held<'a>>,
     queue_used: BTreeMap<&'a str, Resources>,
+    /// Of that, what was told to leave.
+    leaving_use: BTreeMap<&'a str, Resources>,
+    /// What the budgets have to be able to pay for what runs and was promised; see [`budget`].
+    committed: BTreeMap<budget::PurseKey<'a>, budget::Committed>,
+    /// For reclaiming; see [`reclaim`].
+    holders: Option<std::rc::Rc<reclaim::Holders<'a>>>,
     groups: order::Groups<'a>,
     /// What the victims of claims free and nobody took yet, by victims.
     freed: BTreeMap<Vec<(JobId, AttemptNo)>, Amounts>,
@@ -99,6 +111,8 @@ pub(crate) struct Session<'a> {
     pub started: BTreeSet<JobId>,
     /// How often this decision looked for jobs to move.
     searches: u32,
+    /// A unit found places that only a limit on the memory of their GPUs forbids: when others start, it may find others.
+    picky: bool,
     /// Something was taken back: the walk has to begin again.
     pub again: bool,
     /// Everyone who could leave; made when it is first asked for.
@@ -188,6 +202,9 @@ impl<'a> Session<'a> {
             reserved: Vec::new(),
             ends: Vec::new(),
             queue_used: cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect(),
+            leaving_use: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            holders: None,
             groups: order::groups(cluster),
             freed: BTreeMap::new(),
             awaited: BTreeMap::new(),
@@ -198,6 +215,7 @@ impl<'a> Session<'a> {
             claiming: BTreeMap::new(),
             started: BTreeSet::new(),
             searches: 0,
+            picky: false,
             again: false,
             pool: None,
             offers: Vec::new(),
@@ -260,7 +278,18 @@ impl<'a> Session<'a> {
 
     /// Gates that have nothing to do with devices.
     fn closed_gate(&self, unit: &Unit<'a>) -> Option<Blocker> {
-        unit.iter().find_map(|job| order::closed_gate(&self.groups, job, self.now)).or_else(|| self.over_limit(unit))
+        let closed = unit.iter().find_map(|job| order::closed_gate(&self.groups, job, self.now));
+        closed.or_else(|| self.over_limit(unit)).or_else(|| self.over_budget(unit))
+    }
+
+    fn is_open(&self, job: &Job) -> bool {
+        order::closed_gate(&self.groups, job, self.now).is_none()
+    }
+
+    /// What the unit asks for; a claim is charged already.
+    fn ask_of(&self, unit: &Unit<'a>) -> Ask {
+        let wanted = unit.iter().fold(Resources::ZERO, |sum, job| sum.plus(job.spec.total()));
+        Ask { wanted, charged: self.promised.contains(&unit[0].id) || self.started.contains(&unit[0].id) }
     }
 
     /// The claim in flight of a job, unless this decision gave it up.
@@ -274,8 +303,10 @@ impl<'a> Session<'a> {
     }
 
     /// The first limit that it would break on these places: its GPUs may have more memory than it asked for.
-    pub fn over_limit_on(&self, unit: &Unit<'a>, places: &[Vec<Place>]) -> Option<Blocker> {
-        self.over_limit_with(unit, places.iter().map(book::held_by))
+    pub fn over_limit_on(&mut self, unit: &Unit<'a>, places: &[Vec<Place>]) -> Option<Blocker> {
+        let blocker = self.over_limit_with(unit, places.iter().map(book::held_by));
+        self.picky |= blocker.is_some();
+        blocker
     }
 
     /// What the unit claims is charged already.
@@ -346,11 +377,12 @@ impl<'a> Session<'a> {
     fn walk(&mut self, units: &[Unit<'a>]) {
         loop {
             let steps = self.steps.len();
-            self.again = false;
+            (self.again, self.picky) = (false, false);
             self.blocked.clear();
             self.failed.clear();
             self.reserved.clear();
-            for unit in units {
+            let mut turns = Turns::new(self, units);
+            while let Some(unit) = turns.next(self).map(|index| &units[index]) {
                 match self.claiming.get(&unit[0].id) {
                     Some(yielding) => self.reconsider_claim(unit, yielding.clone()),
                     None if self.started.contains(&unit[0].id) => {}
@@ -360,8 +392,9 @@ impl<'a> Session<'a> {
                     break;
                 }
             }
-            let moved =
-                self.steps.len() > steps && !self.reserved.is_empty() && self.draft.work <= self.cluster.policy.budget;
+            // What starts now also moves the shares, and with them who goes first among those who wait.
+            let stale = turns.shared || self.picky || !self.reserved.is_empty();
+            let moved = self.steps.len() > steps && stale && self.draft.work <= self.cluster.policy.budget;
             if !self.again && !moved {
                 return;
             }

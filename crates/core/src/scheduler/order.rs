@@ -1,7 +1,8 @@
 //! The order of service, and the gates that close a job off whatever is free.
 use super::{Unit, attained};
 use crate::model::cluster::Cluster;
-use crate::model::decision::Blocker;
+use crate::model::decision::{Blocker, Step};
+use crate::model::ids::JobId;
 use crate::model::job::{Job, JobState};
 use crate::model::time::Time;
 use std::collections::BTreeMap;
@@ -25,6 +26,16 @@ pub fn units(cluster: &Cluster, now: Time) -> Vec<Unit<'_>> {
         }
     }
     units
+}
+
+/// Whose standing a step changes.
+pub fn job_of(step: &Step) -> Option<JobId> {
+    match step {
+        Step::Stop { job, .. } | Step::Shrink { job, .. } | Step::Start { job, .. } => Some(*job),
+        Step::Claim(claim) => Some(claim.claimant),
+        Step::Unclaim { claimant, .. } => Some(*claimant),
+        Step::Repartition { .. } => None,
+    }
 }
 
 /// The first gate that is closed for this job and has nothing to do with devices.

@@ -6,6 +6,7 @@
 use super::claims::waits_for_devices;
 use super::draft::Stand;
 use super::offers::{Scene, Search};
+use super::reclaim::{Claimant, Leaving};
 use super::victims::{Pool, Victim};
 use super::{Session, Unit, within_node};
 use crate::model::attained;
@@ -17,6 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// At most so many domains are tried with real placements, cheapest estimate first.
 const DOMAINS_TRIED: usize = 8;
+
+/// So many plans are made where the cheapest would stop more of a queue than is right.
+const PLANS_TRIED: usize = 16;
 
 /// Victims by index and where the unit's jobs then are.
 pub struct Plan {
@@ -61,9 +65,43 @@ impl<'a> Session<'a> {
             return None;
         }
         let pool = self.pool();
-        let legal = self.legal_for(unit, &pool);
-        let plan = self.plan(unit, &pool, &legal).filter(|plan| self.over_limit_on(unit, &plan.places).is_none())?;
-        Some(self.commit(unit, &pool, plan))
+        let claimant = self.claimant(unit);
+        let mut legal = self.legal_for(unit, claimant.as_ref(), &pool);
+        for _ in 0..PLANS_TRIED {
+            let plan = self.plan(unit, &pool, &legal)?;
+            if self.over_limit_on(unit, &plan.places).is_some() {
+                return None;
+            }
+            let wrong = self.wrong_victims(unit, claimant.as_ref(), &pool, &plan);
+            // Another plan without the one that is dearest to lose.
+            match wrong.into_iter().max_by_key(|index| (pool.victims[*index].cost, *index)) {
+                Some(stays) => legal[stays] = false,
+                None => return Some(self.commit(unit, &pool, plan)),
+            }
+        }
+        None
+    }
+
+    /// The victims of a plan that may be stopped by themselves for a guarantee, but not all together.
+    fn wrong_victims(
+        &self,
+        unit: &Unit<'a>,
+        claimant: Option<&Claimant<'a>>,
+        pool: &Pool<'a>,
+        plan: &Plan,
+    ) -> Vec<usize> {
+        let Some(claimant) = claimant else { return Vec::new() };
+        let inside = |i: &usize| pool.victims[*i].part.as_ref().is_some_and(|(_, whole)| plan.victims.contains(whole));
+        let by_class = |i: &usize| {
+            let jobs = &pool.victims[*i].jobs;
+            jobs.iter().all(|job| unit.iter().all(|one| may_evict(self, one, job)))
+        };
+        let reclaimed: Vec<usize> = plan.victims.iter().copied().filter(|i| !inside(i) && !by_class(i)).collect();
+        if reclaimed.is_empty() {
+            return Vec::new();
+        }
+        let leaving: Vec<Leaving<'_, 'a>> = reclaimed.iter().map(|i| pool.victims[*i].leaving()).collect();
+        self.wrongly_stopped(claimant, &leaving).into_iter().map(|at| reclaimed[at]).collect()
     }
 
     /// The cheapest plan over the domains that the unit may be in. Counting finds every domain that could hold it.
@@ -283,7 +321,8 @@ impl<'a> Session<'a> {
             return None;
         }
         let pool = self.pool();
-        let legal = self.legal_for(unit, &pool);
+        let claimant = self.claimant(unit);
+        let legal = self.legal_for(unit, claimant.as_ref(), &pool);
         let mark = self.draft.mark();
         self.draft.give_all(juniors.values().flatten());
         let trial = Trial { unit, pool: &pool, legal: &legal, kept: self.keep_back(unit) };

@@ -2,6 +2,7 @@
 //! tell to leave is asked anew for each.
 use super::preempt::may_evict;
 use super::protect;
+use super::reclaim::{Claimant, Leaving};
 use super::{Session, Unit};
 use crate::model::attained;
 use crate::model::cluster::Cluster;
@@ -74,10 +75,15 @@ impl<'a> Session<'a> {
     }
 
     /// Whether each of the pool may be told to leave for the unit.
-    pub fn legal_for(&self, unit: &Unit<'a>, pool: &Pool<'a>) -> Vec<bool> {
-        let legal =
-            |job: &&Job| unit.iter().all(|claimant| may_evict(self, claimant, job)) && !self.leaving.contains(&job.id);
+    pub fn legal_for(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, pool: &Pool<'a>) -> Vec<bool> {
+        let legal = |job: &&Job| self.may_stop(unit, claimant, job) && !self.leaving.contains(&job.id);
         pool.victims.iter().map(|victim| victim.jobs.iter().all(legal)).collect()
+    }
+
+    /// Whether the unit may stop this job, by its class or, alone, for what is guaranteed to its queue.
+    pub fn may_stop(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, job: &Job) -> bool {
+        unit.iter().all(|one| may_evict(self, one, job))
+            || claimant.is_some_and(|claimant| self.may_reclaim(claimant, job))
     }
 
     fn make_pool(&self) -> Pool<'a> {
@@ -154,15 +160,20 @@ fn on_nodes(victims: &[Victim<'_>], nodes: usize) -> Vec<Vec<usize>> {
 }
 
 impl<'a> Victim<'a> {
+    pub fn leaving(&self) -> Leaving<'_, 'a> {
+        Leaving { jobs: &self.jobs, places: &self.places }
+    }
+
     pub fn places_on(&self, node: NodeId) -> impl Iterator<Item = &'a Place> {
         self.places.iter().copied().filter(move |place| place.node == node)
     }
 }
 
 /// The running jobs that the unit could legally stop, and their GPUs; for `why`.
-pub fn legal_victims(session: &Session<'_>, claimant: &Job) -> (usize, u64) {
+pub fn legal_victims<'a>(session: &mut Session<'a>, unit: &Unit<'a>) -> (usize, u64) {
+    let claimant = session.claimant(unit);
     let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
     let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
-    let legal = jobs.filter(free_to_go).filter(|job| may_evict(session, claimant, job));
+    let legal = jobs.filter(free_to_go).filter(|job| session.may_stop(unit, claimant.as_ref(), job));
     legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().all_gpus()))
 }

@@ -6,9 +6,9 @@
 use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
+use super::turns::Turns;
 use super::{Session, Unit, order, uplinks, victims};
 use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
-use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
 use crate::model::ids::JobId;
@@ -33,11 +33,16 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
     }
     let mut session = Session::new(cluster, now);
     let units = order::units(cluster, now);
-    let turn = units.iter().position(|unit| unit.iter().any(|member| member.id == id))?;
-    for unit in &units[..turn] {
+    let mut turns = Turns::new(&session, &units);
+    let mut ahead: Vec<&Unit<'_>> = Vec::new();
+    loop {
+        let unit = &units[turns.next(&session)?];
+        if unit.iter().any(|member| member.id == id) {
+            return Some(explain(session, &ahead, unit, job));
+        }
         session.consider(unit);
+        ahead.push(unit);
     }
-    Some(explain(session, &units, turn, job))
 }
 
 /// Why a pending job could not even run on this cluster were it empty and healthy; `None` if it could. Costs one placement,
@@ -91,8 +96,7 @@ fn not_waiting(job: &Job) -> Why {
     }
 }
 
-fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &'a Job) -> Why {
-    let unit = &units[turn];
+fn explain<'a>(mut session: Session<'a>, before: &[&Unit<'a>], unit: &Unit<'a>, job: &'a Job) -> Why {
     // What is tried out here is not work of the decision.
     let work = session.draft.work;
     let never = session.unsatisfiable(unit);
@@ -110,14 +114,17 @@ fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &
         None if starts => "starts with the next decision".to_string(),
         None => "nothing speaks against it".to_string(),
     };
-    let ahead: Vec<String> = units[..turn]
+    let ahead: Vec<String> = before
         .iter()
+        .copied()
         .flatten()
         .filter(|job| competes(&session, job))
         .map(|j| format!("{} ({}, job {})", j.spec.name, j.spec.priority, j.id))
         .collect();
+    let preemption = preemption(&mut session, unit, job, blocker.as_ref());
     Why {
         summary,
+        preemption: Some(preemption),
         reason,
         slurm_reason: reason.map(|reason| reason.slurm().to_string()),
         position: Some(ahead.len() as u32 + 1),
@@ -126,7 +133,6 @@ fn explain<'a>(mut session: Session<'a>, units: &[Unit<'a>], turn: usize, job: &
         nodes_total: session.cluster.listed_nodes().count() as u32,
         nodes,
         estimate: estimate(&session, job),
-        preemption: Some(preemption(&session, job, blocker.as_ref())),
         would_start_now: if starts { Vec::new() } else { would_start_now },
         satisfiable: never.is_none(),
         ..not_waiting(job)
@@ -342,19 +348,27 @@ fn estimate(session: &Session<'_>, job: &Job) -> Option<Estimate> {
     Some(Estimate { start: rfc3339(reservation.start), conditional_on })
 }
 
-fn preemption(session: &Session<'_>, job: &Job, blocker: Option<&Blocker>) -> String {
-    let (from, spec) = (session.cluster.policy.preempt_from, &job.spec);
-    if spec.priority > from && !attained::is_las(session.cluster, job) {
-        return format!("{} evicts nobody: only {from} and above may", spec.priority);
-    }
-    let (victims, gpus) = victims::legal_victims(session, job);
+fn preemption<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &Job, blocker: Option<&Blocker>) -> String {
+    let (from, spec) = (session.cluster.policy.preempt_from, &*job.spec);
+    let (victims, gpus) = victims::legal_victims(session, unit);
     match blocker {
         Some(Blocker::Yielding { victims, .. }) => format!("{victims} jobs were asked to leave for it"),
         Some(Blocker::Unsatisfiable { .. }) => "no one is stopped for a job that can never run".to_string(),
+        _ if victims == 0 && spec.priority > from => {
+            format!("{} evicts nobody by class: only {from} and above may{}", spec.priority, owed(session, unit))
+        }
         _ if victims == 0 => format!("no running job may be stopped for it{}", protected(session, spec)),
         _ => format!(
             "{victims} running jobs with {gpus} GPUs may be stopped for it; stopping them would not make it fit"
         ),
+    }
+}
+
+/// How it stands to what is guaranteed to its queue.
+fn owed<'a>(session: &mut Session<'a>, unit: &Unit<'a>) -> &'static str {
+    match session.claimant(unit) {
+        Some(_) => "; it stays within what is guaranteed to its queue, but nobody holds more than is his",
+        None => "; nothing more is guaranteed to its queue",
     }
 }
 

@@ -1,6 +1,7 @@
 //! What may happen: a kind and three numbers, read against the state of the moment.
 use ganger_core::lifecycle::input::QueueSpec;
 use ganger_core::model::amounts::Limit;
+use ganger_core::model::budget::{Budget, Period};
 use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::job::{
     CheckpointPolicy, Dependency, DependencyKind, Exit, Gang, Group, JobSpec, Level, Priority, Shape, TopologyWish,
@@ -34,6 +35,8 @@ fn pick<T: Copy>(from: &[T], by: u16) -> T {
     from[usize::from(by) % from.len()]
 }
 
+pub const QUEUES: [&str; 5] = ["default", "lab", "lab/a", "lab/b", "shop"];
+
 /// A job of any shape. Most are plain, so that wishes meet competition.
 pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
     let Event { a, b, c, .. } = event;
@@ -51,9 +54,10 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
     let part = rare(10, 5).then(|| part(a >> 3, priority));
     JobSpec {
         name: format!("job{number}"),
-        queue: pick(&["default", "default", "lab", "lab/a"], b).to_string(),
+        queue: pick(&QUEUES, b).to_string(),
         priority,
         preemptible: if rare(0, 9) { priority != Priority::P3 } else { priority == Priority::P3 },
+        firm: rare(12, 5),
         gang: Gang { workers, min: workers, step: workers },
         shape: Shape {
             gpus: if part.is_some() { 0 } else { gpus },
@@ -134,9 +138,25 @@ pub fn queue(event: Event) -> QueueSpec {
         3 => Limit { network_bandwidth_bps: Some(100 * GBPS), ..Limit::default() },
         _ => Limit { cpus: Some(u64::from(event.c % 32)), memory_bytes: Some(20 * GIB), ..Limit::default() },
     };
-    let path = pick(&["default", "lab", "lab/a"], event.a).to_string();
+    let guarantee = match event.b / 5 % 6 {
+        0 => Limit::default(),
+        1 => Limit { gpus: Some(0), ..Limit::default() },
+        2 => Limit { gpus: Some(u64::from(event.c >> 4) % 12), ..Limit::default() },
+        3 => Limit { cpus: Some(u64::from(event.c >> 4) % 16), ..Limit::default() },
+        4 => Limit { gpus: Some(4), memory_bytes: Some(12 * GIB), ..Limit::default() },
+        _ => Limit { vram_bytes: Some(160 * GIB), network_bandwidth_bps: Some(0), ..Limit::default() },
+    };
+    let path = pick(&QUEUES, event.a).to_string();
+    let weight = Some(pick(&[1, 1, 2, 5, 0], event.a >> 3));
+    let hours = [1, 2, 4, 24][usize::from(event.c >> 8) % 4];
+    let per = pick(&[Period::Day, Period::Week, Period::Month], event.c >> 10);
+    let budget = (event.c.is_multiple_of(3)).then_some(Budget {
+        gpu_ms: hours * Span::hours(1).0,
+        per,
+        user_gpu_ms: event.c.is_multiple_of(2).then_some(Span::hours(1).0),
+    });
     let policy = [None, Some(QueuePolicy::LeastAttained), Some(QueuePolicy::Seniority)][usize::from(event.b / 3 % 3)];
-    QueueSpec { path, limit: Some(limit), policy, ..QueueSpec::default() }
+    QueueSpec { path, weight, guarantee: Some(guarantee), limit: (event.b % 2 == 0).then_some(limit), policy, budget }
 }
 
 pub fn setting(event: Event) -> (&'static str, &'static str) {
@@ -146,6 +166,9 @@ pub fn setting(event: Event) -> (&'static str, &'static str) {
             ("las.run", "0s"),
             ("las.levels", "1"),
             ("preempt.from", "P0"),
+            ("usage.half_life", "1h"),
+            ("budget.policy", "stop"),
+            ("budget.policy", "none"),
             ("preempt.from", "P2"),
             ("preempt.from", "P1"),
             ("reservations", "0"),

@@ -2,10 +2,12 @@
 //! game, and none of them could have stayed.
 use crate::common::Lab;
 use ganger_core::lifecycle::{self, Input};
+use ganger_core::model::amounts::Limit;
 use ganger_core::model::attained;
 use ganger_core::model::decision::{Claim, Decision, Step};
 use ganger_core::model::job::{Exit, Job, Place, Priority, StopWhy};
 use ganger_core::model::node::Device;
+use ganger_core::model::queue::ancestry;
 use ganger_core::model::report::Report;
 use ganger_core::model::{AttemptNo, Cluster, JobId};
 use ganger_core::scheduler::decide;
@@ -64,10 +66,12 @@ fn assert_moves(lab: &Lab, claims: &[&Claim], claim: &Claim, moved: JobId) {
 fn assert_fair(lab: &Lab, claim: &Claim, victim: JobId) {
     let (claimant, victim) = (live(lab, claim.claimant), live(lab, victim));
     let shielded = claimant.spec.priority > Priority::P0 && lab.cluster.is_protected(victim, lab.now);
-    let by_class = victim.spec.priority > claimant.spec.priority
-        && claimant.spec.priority <= lab.cluster.policy.preempt_from
-        && !shielded;
-    assert!(victim.spec.preemptible && (by_class || is_rotation(lab, claimant, victim)));
+    let by_class = victim.spec.preemptible
+        && victim.spec.priority > claimant.spec.priority
+        && claimant.spec.priority <= lab.cluster.policy.preempt_from;
+    let owed = (by_class || reclaims(lab, claimant, victim)) && !shielded;
+    let rotates = victim.spec.preemptible && is_rotation(lab, claimant, victim);
+    assert!(owed || rotates, "{} may not stop {}", claimant.spec.name, victim.spec.name);
     let mates =
         lab.cluster.jobs.values().filter(|job| victim.spec.group.is_some() && job.spec.group == victim.spec.group);
     for mate in mates.filter(|mate| is_live(mate)) {
@@ -81,6 +85,15 @@ fn is_rotation(lab: &Lab, claimant: &Job, victim: &Job) -> bool {
     attained::are_peers(&lab.cluster, claimant, victim)
         && attained::rank(&lab.cluster, claimant, lab.now) < attained::rank(&lab.cluster, victim, lab.now)
         && ran_from.is_some_and(|from| lab.now.since(from) >= lab.cluster.policy.las.run)
+}
+
+/// Something is guaranteed to a queue of the claimant in which the victim is not, and the victim gave no firm no. That the
+/// numbers are right is what the checker says.
+fn reclaims(lab: &Lab, claimant: &Job, victim: &Job) -> bool {
+    let owed = ancestry(&claimant.spec.queue)
+        .take_while(|path| !ancestry(&victim.spec.queue).any(|above| above == *path))
+        .any(|path| lab.cluster.queues[path].guarantee != Limit::default());
+    owed && !victim.spec.firm && victim.spec.priority >= claimant.spec.priority
 }
 
 fn live(lab: &Lab, id: JobId) -> &Job {
@@ -135,10 +148,15 @@ fn units<'a>(claims: &[&'a Claim]) -> Vec<Vec<&'a Claim>> {
 fn assert_minimal(lab: &Lab, decision: &Decision, unit: &[&Claim]) {
     let claimants: BTreeSet<JobId> = unit.iter().map(|claim| claim.claimant).collect();
     let first = live(lab, unit[0].claimant);
+    // Within a class only the order inside a queue is known here.
     let (now, cluster) = (lab.now, &lab.cluster);
+    let class = |job: &Job| (cluster.turn(job, now).0, cluster.turn(job, now).1);
     let goes_later = |job: &Job| match attained::are_peers(cluster, first, job) {
         true => attained::rank(cluster, job, now) > attained::rank(cluster, first, now),
-        false => cluster.turn(job, now) > cluster.turn(first, now),
+        false => {
+            let later = cluster.turn(job, now) > cluster.turn(first, now);
+            class(job) > class(first) || (job.spec.queue == first.spec.queue && later)
+        }
     };
     let behind = |id: JobId| cluster.job(id).is_some_and(goes_later);
     if !lab.cluster.claims.is_empty() || !decision.reservations.iter().all(|reserved| behind(reserved.job)) {

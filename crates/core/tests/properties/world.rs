@@ -50,7 +50,7 @@ impl World {
     pub fn new(shape: u16) -> World {
         let lab = Lab::new(0, &machines()[0], 1);
         let mut world = World { lab, late: Vec::new(), submitted: 0, boots: 0 };
-        for path in ["lab", "lab/a"] {
+        for path in &events::QUEUES[1..] {
             let queue = ganger_core::lifecycle::input::QueueSpec { path: path.to_string(), ..Default::default() };
             world.input(Input::Queues { queues: vec![queue], by: "ops".to_string() });
         }

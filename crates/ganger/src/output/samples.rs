@@ -2,6 +2,7 @@
 use super::Look;
 use crate::cli::Format;
 use ganger_core::model::amounts::{Limit, Resources};
+use ganger_core::model::budget::Period;
 use ganger_core::model::decision::Reason;
 use ganger_core::model::job::{JobState, Priority};
 use ganger_core::model::node::HealthState;
@@ -184,6 +185,9 @@ pub fn queues() -> Vec<QueueView> {
         guarantee: Limit { gpus: Some(16), ..Limit::default() },
         limit: Limit::default(),
         used: Resources { gpus: 8, cpus: 96, ..Resources::ZERO },
+        share_millionths: 250_000,
+        dominant: Some("gpus".into()),
+        budget: None,
         pending_jobs: 0,
         running_jobs: 1,
     };
@@ -195,6 +199,13 @@ pub fn queues() -> Vec<QueueView> {
             weight: 1,
             guarantee: Limit::default(),
             limit,
+            budget: Some(BudgetView {
+                gpu_ms: 3_600_000_000,
+                per: Period::Month,
+                spent_gpu_ms: 1_485_000_000,
+                left_gpu_ms: 2_115_000_000,
+                renews_at: at("00:00:00"),
+            }),
             pending_jobs: 4,
             ..prod
         },

@@ -3,7 +3,7 @@ use super::Look;
 use super::text::{count, state_colour};
 use super::time::age;
 use comfy_table::{Cell, ContentArrangement, Table, presets};
-use ganger_core::model::amounts::{HumanBytes, Limit, Resources};
+use ganger_core::model::amounts::{HumanBandwidth, HumanBytes, Limit, Resources};
 use ganger_core::model::wire::api::{EventView, JobView, NodeView, QueueView, TokenView};
 
 /// Rows below a header. Cells in the column named by `state_column` are coloured as states.
@@ -113,14 +113,16 @@ fn ids(ids: &[u64]) -> String {
 }
 
 pub fn queues(queues: &[QueueView], look: &Look) -> String {
-    let header = ["QUEUE", "WEIGHT", "GPUS", "GUARANTEE", "LIMIT", "RUNNING", "PENDING"];
+    let header = ["QUEUE", "WEIGHT", "GPUS", "SHARE", "GUARANTEE", "LIMIT", "GPU-HOURS", "RUNNING", "PENDING"];
     let row = |queue: &QueueView| {
         vec![
             queue.name.clone(),
             queue.weight.to_string(),
             queue.used.gpus.to_string(),
+            share(queue),
             limit(&queue.guarantee),
             limit(&queue.limit),
+            budget(queue),
             queue.running_jobs.to_string(),
             queue.pending_jobs.to_string(),
         ]
@@ -128,11 +130,36 @@ pub fn queues(queues: &[QueueView], look: &Look) -> String {
     render(look, &header, queues.iter().map(row).collect())
 }
 
+/// `12.5% cpus`
+fn share(queue: &QueueView) -> String {
+    let tenths = queue.share_millionths / 1_000;
+    match &queue.dominant {
+        Some(of) => {
+            format!("{}.{}% {}", tenths / 10, tenths % 10, of.trim_end_matches("_bytes").trim_end_matches("_bps"))
+        }
+        None => "-".to_string(),
+    }
+}
+
+/// `412.5 of 1000 a month`
+fn budget(queue: &QueueView) -> String {
+    let hours = |gpu_ms: u64| match gpu_ms / 360_000 {
+        tenths if tenths % 10 == 0 => (tenths / 10).to_string(),
+        tenths => format!("{}.{}", tenths / 10, tenths % 10),
+    };
+    queue.budget.as_ref().map_or("-".to_string(), |budget| {
+        format!("{} of {} a {}", hours(budget.spent_gpu_ms), hours(budget.gpu_ms), budget.per)
+    })
+}
+
 fn limit(limit: &Limit) -> String {
     let parts = [
         limit.gpus.map(|n| format!("gpus:{n}")),
         limit.cpus.map(|n| format!("cpus:{n}")),
         limit.memory_bytes.map(|n| format!("memory:{}", HumanBytes(n))),
+        limit.vram_bytes.map(|n| format!("vram:{}", HumanBytes(n))),
+        limit.pcie_bandwidth_bps.map(|n| format!("pcie:{}", HumanBandwidth(n))),
+        limit.network_bandwidth_bps.map(|n| format!("network:{}", HumanBandwidth(n))),
     ];
     let said: Vec<String> = parts.into_iter().flatten().collect();
     if said.is_empty() { "-".to_string() } else { said.join(",") }

@@ -9,7 +9,7 @@ use ganger_core::model::node::{Device, HealthState, Node};
 use ganger_core::model::queue::{Queue, ancestry};
 use ganger_core::model::time::rfc3339;
 use ganger_core::model::wire::api::{
-    CheckpointView, EventView, JobDetail, JobView, NodeView, QueueView, RankView, Status,
+    BudgetView, CheckpointView, EventView, JobDetail, JobView, NodeView, QueueView, RankView, Status,
 };
 use ganger_core::model::{Cluster, Time};
 use ganger_core::scheduler::fragment::fragmentation;
@@ -171,8 +171,9 @@ fn device_letter(device: &Device) -> char {
 
 /// Jobs are counted in their queue and in all above it, as what is used is.
 pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
+    let now = Time(unix_ms());
     let mut views: std::collections::BTreeMap<&str, QueueView> =
-        cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue_view(queue))).collect();
+        cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue_view(cluster, queue, now))).collect();
     for job in cluster.jobs.values() {
         for path in ancestry(&job.spec.queue) {
             let Some(view) = views.get_mut(path) else { continue };
@@ -185,13 +186,23 @@ pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
     views.into_values().collect()
 }
 
-fn queue_view(queue: &Queue) -> QueueView {
+fn queue_view(cluster: &Cluster, queue: &Queue, now: Time) -> QueueView {
+    let capacity = cluster.listed_nodes().fold(Resources::ZERO, |sum, node| sum.plus(node.capacity()));
+    let (dominant, share_millionths) = queue.used.dominant_part(capacity);
     QueueView {
         name: queue.path.clone(),
         weight: queue.weight,
         guarantee: queue.guarantee,
         limit: queue.limit,
         used: queue.used,
+        share_millionths,
+        dominant: dominant.map(str::to_string),
+        budget: queue.budget.map(|budget| {
+            let spent_gpu_ms = queue.spent_gpu_ms(now);
+            let (gpu_ms, per) = (budget.gpu_ms, budget.per);
+            let left_gpu_ms = gpu_ms.saturating_sub(spent_gpu_ms);
+            BudgetView { gpu_ms, per, spent_gpu_ms, left_gpu_ms, renews_at: rfc3339(budget.per.end(now)) }
+        }),
         pending_jobs: 0,
         running_jobs: 0,
     }

@@ -5,6 +5,7 @@ use crate::world::training::WorkPlan;
 use ganger_core::lifecycle::Refusal;
 use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
 use ganger_core::model::amounts::Limit;
+use ganger_core::model::budget::{Budget, Period};
 use ganger_core::model::job::{CheckpointPolicy, Gang, Group, JobSpec, Level, Priority, RunSpec, Shape, TopologyWish};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::mig::ProfileName;
@@ -18,6 +19,7 @@ const GIB: u64 = 1 << 30;
 const GBPS: u64 = 1_000_000_000;
 
 const QUEUES: [&str; 4] = ["default", "lab", "lab/nlp", "prod"];
+const OTHERS: [&str; 3] = ["lab/cv", "lab/nlp", "prod"];
 
 /// A cluster of 2 to 8 nodes of mixed kinds in leaves of two, with a small tree of queues.
 pub fn world(dice: &mut Dice) -> Result<World, String> {
@@ -28,7 +30,14 @@ pub fn world(dice: &mut Dice) -> Result<World, String> {
         ..QueueSpec::default()
     };
     let mut queues = vec![queue("lab", Some(dice.between(4, 32))), queue("lab/nlp", Some(8)), queue("prod", None)];
+    let mut shares = dice.child("shares");
+    queues.push(queue("default", None));
+    queues.push(queue("lab/cv", None));
     rotate_some(&mut world, dice, &mut queues)?;
+    queues.iter_mut().for_each(|queue| tenant(&mut shares, queue));
+    if shares.one_in(3) {
+        world.set("usage.half_life", "1h").map_err(|e| e.to_string())?;
+    }
     world.set_queues(queues).map_err(|e| e.to_string())?;
     for index in 0..dice.between(2, 8) {
         let name = format!("n{index}");
@@ -73,6 +82,21 @@ fn rotate_some(world: &mut World, dice: &mut Dice, queues: &mut [QueueSpec]) -> 
     Ok(())
 }
 
+/// Weights, also 0, and in some clusters guarantees and budgets.
+fn tenant(dice: &mut Dice, queue: &mut QueueSpec) {
+    queue.weight = Some([1, 1, 2, 3, 0][dice.below(5) as usize]);
+    if dice.one_in(2) {
+        let (gpus, cpus) = (dice.below(7), dice.below(25));
+        let named = dice.below(3);
+        queue.guarantee =
+            Some(Limit { gpus: (named != 1).then_some(gpus), cpus: (named != 0).then_some(cpus), ..Limit::default() });
+    }
+    if dice.one_in(4) {
+        let per = [Period::Day, Period::Week][dice.below(2) as usize];
+        queue.budget = Some(Budget { gpu_ms: dice.between(1, 40) * Span::hours(1).0, per, user_gpu_ms: None });
+    }
+}
+
 fn machine(dice: &mut Dice) -> Result<Arc<Machine>, String> {
     let gpus = [0, 1, 2, 4, 8][dice.below(5) as usize];
     let mut wire = dice.child("bandwidth");
@@ -108,9 +132,10 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
         on_demand_ckpt: dice.one_in(2),
     };
     let spec = JobSpec {
-        queue: QUEUES[dice.below(4) as usize].to_string(),
+        queue: queue(dice.below(4), &mut wire),
         priority,
         preemptible: priority == Priority::P3 || dice.one_in(4),
+        firm: wire.one_in(6),
         gang: gang(dice, workers),
         shape: Shape {
             gpus,
@@ -173,6 +198,11 @@ fn with_part(spec: JobSpec, wanted: Option<Wanted>) -> JobSpec {
         topology.prefer = Some(Level::Gpu);
     }
     JobSpec { shape, topology, intermittent: true, ..spec }
+}
+
+fn queue(drawn: u64, dice: &mut Dice) -> String {
+    let chosen = if dice.one_in(4) { OTHERS[dice.below(3) as usize] } else { QUEUES[drawn as usize] };
+    chosen.to_string()
 }
 
 /// Whole or elastic, also with steps that do not divide what may leave.

@@ -277,7 +277,9 @@ impl Storm {
         let at_ms = self.world.now().0;
         let hopeless = |id: &JobId| {
             let reason = cluster.blocked.get(id).map(|blocker| blocker.reason());
-            matches!(reason, Some(Reason::Unsatisfiable | Reason::QueueLimit | Reason::NodeFilter | Reason::Dependency))
+            let never =
+                [Reason::Unsatisfiable, Reason::QueueLimit, Reason::Budget, Reason::NodeFilter, Reason::Dependency];
+            reason.is_some_and(|reason| never.contains(&reason))
         };
         let waiting = cluster.jobs.values().filter(|job| job.attempt.is_some() || !hopeless(&job.id)).map(|job| {
             let (name, shape, wish) = (&job.spec.name, &job.spec.shape, &job.spec.topology);

@@ -27,6 +27,7 @@ pub fn world(script: &Script) -> Result<World, ScriptError> {
             guarantee: Some(queue.guarantee),
             limit: Some(queue.limit),
             policy: Some(queue.policy),
+            budget: queue.budget,
         };
         world.set_queues(vec![spec]).map_err(|e| refused(queue.line, "queue", e.to_string()))?;
     }
@@ -117,6 +118,7 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
         queue: submit.queue.clone(),
         priority: submit.priority,
         preemptible: submit.preemptible,
+        firm: submit.firm,
         gang: gang(submit),
         shape: Shape {
             gpus: submit.gpus,

@@ -185,6 +185,10 @@ fn cluster_count(world: &World, field: &ClusterCount) -> (String, u64) {
             let made = world.trace().iter().filter(|line| line.kind == "repartitioned");
             ("repartitions".into(), made.count() as u64)
         }
+        ClusterCount::Spent(queue) => {
+            let spent = world.cluster().queues.get(queue).map_or(0, |queue| queue.spent_gpu_ms(world.now()));
+            (format!("spent({queue})"), spent / 1_000)
+        }
         ClusterCount::Quarantined => {
             let out = nodes().filter(|node| node.health.state == HealthState::Quarantined);
             ("quarantined".into(), out.count() as u64)

@@ -1,6 +1,7 @@
 //! A scenario as data: what was written, with its lines, before anything is looked up in a cluster.
 use super::lexer::Op;
 use ganger_core::model::amounts::Limit;
+use ganger_core::model::budget::Budget;
 use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::queue::QueuePolicy;
@@ -54,7 +55,7 @@ pub struct QueueLine {
     pub weight: u32,
     pub guarantee: Limit,
     pub limit: Limit,
-    pub budget_gpu_hours: Option<u64>,
+    pub budget: Option<Budget>,
     pub policy: QueuePolicy,
 }
 
@@ -158,6 +159,8 @@ pub struct Submit {
     pub on_demand_ckpt: bool,
     pub grace: Span,
     pub preemptible: bool,
+    /// `preemptible=false` was written.
+    pub firm: bool,
     pub after: Vec<(DependencyKind, String)>,
     pub begin: Option<Begin>,
     pub deadline: Option<Time>,
@@ -242,5 +245,7 @@ pub enum ClusterCount {
     Free,
     /// The path of the queue.
     Used(String),
+    /// Whole GPU-seconds that a queue has spent in this period.
+    Spent(String),
     Quarantined,
 }

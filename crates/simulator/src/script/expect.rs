@@ -14,13 +14,14 @@ const EXAMPLE: &str = "at 10s expect A running workers=4";
 const STATES: [&str; 7] = ["pending", "starting", "running", "stopping", "done", "failed", "cancelled"];
 const JOB_KEYS: [&str; 11] =
     ["workers", "on", "same", "reason", "text", "attempts", "started", "ended", "evictions", "resumed_from", "slices"];
-const CLUSTER_KEYS: [&str; 10] = [
+const CLUSTER_KEYS: [&str; 11] = [
     "evictions",
     "violations",
     "running",
     "pending",
     "free",
     "used(QUEUE)",
+    "spent(QUEUE)",
     "frag",
     "lost_gpu_hours",
     "quarantined",
@@ -156,7 +157,14 @@ fn cluster_check(script: &Script, line: u32, word: &Word) -> Result<ClusterCheck
         let op = operator(line, word, &ORDERED)?;
         Ok(ClusterCheck::Count { field, op, value: number(&word.value).map_err(bad)? })
     };
-    let used = word.key.strip_prefix("used(").and_then(|rest| rest.strip_suffix(')'));
+    let of_queue = |name: &str| word.key.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
+    if let Some(queue) = of_queue("spent") {
+        let op = operator(line, word, &ORDERED)?;
+        // One millionth of a GPU hour is 3.6 GPU-milliseconds.
+        let value = (u128::from(millionths(&word.value).map_err(bad)?) * 36 / 10_000) as u64;
+        return Ok(ClusterCheck::Count { field: ClusterCount::Spent(queue_path(script, line, queue)?), op, value });
+    }
+    let used = of_queue("used");
     match (word.key.as_str(), used) {
         (_, Some(queue)) => count(ClusterCount::Used(queue_path(script, line, queue)?)),
         ("evictions", _) => count(ClusterCount::Evictions),

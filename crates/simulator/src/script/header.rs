@@ -5,6 +5,7 @@ use super::keys::{Keys, count};
 use super::lexer::{Op, Word};
 use super::parse::{bare, no_more};
 use ganger_core::model::amounts::{parse_bandwidth, parse_limit};
+use ganger_core::model::budget::{Budget, Period};
 use ganger_core::model::machine::profiles::{Custom, profile, profile_names};
 use ganger_core::model::machine::{Machine, Parts, gpu_models};
 use ganger_core::model::policy::{Policy, PolicyError};
@@ -109,7 +110,7 @@ pub fn queue(script: &mut Script, line: u32, words: &[Word]) -> Result<(), Scrip
         weight: keys.count("weight")?.unwrap_or(1),
         guarantee: keys.with("guarantee", parse_limit)?.unwrap_or_default(),
         limit: keys.with("limit", parse_limit)?.unwrap_or_default(),
-        budget_gpu_hours: keys.with("budget", gpu_hours)?,
+        budget: keys.with("budget", budget)?,
         policy: keys.with("policy", queue_policy)?.unwrap_or_default(),
     };
     script.queues.push(queue);
@@ -120,9 +121,13 @@ fn queue_policy(value: &str) -> Result<QueuePolicy, String> {
     QueuePolicy::parse(value).ok_or_else(|| "a policy is seniority or las".to_string())
 }
 
-fn gpu_hours(value: &str) -> Result<u64, String> {
-    let number = value.strip_suffix("gpuh").ok_or("a budget is written like 100gpuh")?;
-    number.parse().map_err(|_| "whole GPU hours are expected, like 100gpuh".to_string())
+/// `100gpuh`, for a month, or `8gpuh/day`.
+fn budget(value: &str) -> Result<Budget, String> {
+    let (amount, per) = value.split_once('/').unwrap_or((value, "month"));
+    let per = Period::parse(per).ok_or("a budget is for a day, week or month, like 8gpuh/day")?;
+    let number = amount.strip_suffix("gpuh").ok_or("a budget is written like 100gpuh")?;
+    let hours: u32 = number.parse().map_err(|_| "whole GPU hours are expected, like 100gpuh".to_string())?;
+    Ok(Budget { gpu_ms: u64::from(hours) * 3_600_000, per, user_gpu_ms: None })
 }
 
 /// The path of a declared queue, found by its path or, where only one has it, by its last name.

@@ -1,11 +1,9 @@
 //! The one list of what the grammar has and the cluster cannot do yet. A scenario that uses it is read whole and then
 //! refused by name; when a feature arrives, its line here goes.
-use super::ast::{Action, Begin, QueueLine, Script, Submit};
+use super::ast::{Action, Begin, Script, Submit};
 use super::error::{Problem, ScriptError};
 
 type Uses<T> = (&'static str, fn(&T) -> bool);
-
-const QUEUE: &[Uses<QueueLine>] = &[("queue budget=", |q| q.budget_gpu_hours.is_some())];
 
 const SUBMIT: &[Uses<Submit>] = &[
     ("submit begin= as a time of day", |s| matches!(s.begin, Some(Begin::Clock(_)))),
@@ -21,9 +19,6 @@ const ACTION: &[Uses<Action>] = &[
 
 /// The first use of something that is not there yet, as the error to answer with.
 pub fn refuse_later_work(script: &Script) -> Result<(), ScriptError> {
-    for queue in &script.queues {
-        refuse(QUEUE, queue, queue.line)?;
-    }
     for step in &script.steps {
         refuse(ACTION, &step.action, step.line)?;
         if let Action::Submit(submit) = &step.action {

@@ -88,6 +88,7 @@ pub fn submit(script: &Script, line: u32, words: &[Word]) -> Result<Submit, Scri
         on_demand_ckpt: keys.flag("on_demand_ckpt")?.unwrap_or(false),
         grace: keys.span("grace")?.unwrap_or(Span::seconds(30)),
         preemptible: keys.flag("preemptible")?.unwrap_or(priority == Priority::P3),
+        firm: keys.flag("preemptible")? == Some(false),
         after: keys.with("after", after)?.unwrap_or_default(),
         begin: keys.with("begin", begin)?,
         deadline: keys.time("deadline")?,

@@ -1,5 +1,6 @@
 //! When a scenario is over: no job, node or claim can change without a new statement.
 use super::World;
+use ganger_core::model::decision::Blocker;
 use ganger_core::model::ids::NodeId;
 use ganger_core::model::job::{Attempt, AttemptPhase, Job, WorkerPhase};
 use ganger_core::model::node::HealthState;
@@ -29,11 +30,17 @@ impl World {
             return true;
         }
         match job.attempt.as_ref().map(|attempt| &attempt.phase) {
-            None => job.not_before > now || job.spec.begin.is_some_and(|begin| begin > now),
+            None => job.not_before > now || job.spec.begin.is_some_and(|begin| begin > now) || self.is_paid_later(job),
             Some(AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline }) => *deadline > now,
             Some(AttemptPhase::Running { since }) => job.spec.time_limit.is_some_and(|limit| *since + limit > now),
             Some(AttemptPhase::Stopping(stop)) => stop.deadline + self.cluster.policy.stop_margin > now,
         }
+    }
+
+    /// Whether it waits for its budget to renew.
+    fn is_paid_later(&self, job: &Job) -> bool {
+        let blocker = self.cluster.blocked.get(&job.id);
+        matches!(blocker, Some(Blocker::Budget { renews_at, .. }) if *renews_at > self.now)
     }
 
     /// Whether ranks that were given up are still to confirm that they are gone.

@@ -4,7 +4,7 @@ use crate::model::cpuset::CpuSet;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::part::Part;
 use crate::model::split::Slice;
-use crate::model::time::Time;
+use crate::model::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -158,6 +158,8 @@ pub enum StopWhy {
     Cancelled { by: String },
     /// It ran into its time limit.
     TimeLimit,
+    /// The budget of its queue, or of one above it, is as good as spent until then.
+    Budget { queue: String, renews_at: Time, abrupt: bool },
     /// A rank ended badly; the others have nobody to talk to.
     RankFailed { rank: Rank, exit: Exit },
     /// A node refused or did not answer in time during start: the node is charged.
@@ -180,6 +182,9 @@ impl fmt::Display for StopWhy {
             StopWhy::Requeued { by } => write!(f, "requeued by {by}"),
             StopWhy::Cancelled { by } => write!(f, "cancelled by {by}"),
             StopWhy::TimeLimit => write!(f, "time limit reached"),
+            StopWhy::Budget { queue, renews_at, .. } => {
+                write!(f, "the budget of queue {queue} is spent until {}", rfc3339(*renews_at))
+            }
             StopWhy::RankFailed { rank, exit } => write!(f, "rank {rank} {exit}"),
             StopWhy::StartFailed { why, .. } => write!(f, "could not start: {why}"),
             StopWhy::NodeLost { node } => write!(f, "node {node} was lost"),
@@ -207,7 +212,11 @@ impl fmt::Display for Exit {
 impl StopWhy {
     /// Survivors of a fault get no grace: the newest valid checkpoint is the truth.
     pub fn has_grace(&self) -> bool {
-        !matches!(self, StopWhy::RankFailed { .. } | StopWhy::StartFailed { .. } | StopWhy::NodeLost { .. })
+        match self {
+            StopWhy::RankFailed { .. } | StopWhy::StartFailed { .. } | StopWhy::NodeLost { .. } => false,
+            StopWhy::Budget { abrupt, .. } => !abrupt,
+            _ => true,
+        }
     }
 }
 

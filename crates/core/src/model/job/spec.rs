@@ -258,6 +258,9 @@ pub struct JobSpec {
     pub priority: Priority,
     /// Whether a job with the right to do so may stop this one.
     pub preemptible: bool,
+    /// `preemptible: false` was said: not even what is guaranteed to other queues is taken from it.
+    #[serde(default)]
+    pub firm: bool,
     pub gang: Gang,
     pub shape: Shape,
     pub topology: TopologyWish,
@@ -291,6 +294,7 @@ impl JobSpec {
             queue: "default".to_string(),
             priority: Priority::P2,
             preemptible: false,
+            firm: false,
             gang: Gang { workers, min: workers, step: workers },
             shape,
             topology: TopologyWish::default(),

@@ -22,6 +22,7 @@
 //!
 //! `{job}` is an id or a name (of the newest job of that name); `{node}` is a name. Errors are [`ApiError`].
 use crate::model::amounts::{Limit, Resources};
+use crate::model::budget::Period;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Decision, Reason};
 use crate::model::job::{JobState, Priority};
@@ -203,8 +204,25 @@ pub struct QueueView {
     pub guarantee: Limit,
     pub limit: Limit,
     pub used: Resources,
+    /// Its largest part of anything that the cluster has, in millionths, and of what.
+    #[serde(default)]
+    pub share_millionths: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dominant: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetView>,
     pub pending_jobs: u32,
     pub running_jobs: u32,
+}
+
+/// A budget of GPU time, here in GPU-milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BudgetView {
+    pub gpu_ms: u64,
+    pub per: Period,
+    pub spent_gpu_ms: u64,
+    pub left_gpu_ms: u64,
+    pub renews_at: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

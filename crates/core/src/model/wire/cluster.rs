@@ -4,9 +4,11 @@
 //! the names of [`crate::model::policy`].
 use super::job::{FieldError, Findings};
 use crate::model::amounts::{AmountError, Limit, parse_bandwidth, parse_bytes};
+use crate::model::budget::{Budget, Period};
 use crate::model::cluster::NodePlacement;
 use crate::model::policy::Policy;
 use crate::model::queue::{QueuePolicy, QueueSpec};
+use crate::model::time::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,11 +33,23 @@ pub struct QueueFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<AmountsFile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub budget: Option<Value>,
+    pub budget: Option<BudgetFile>,
     /// In which order it serves its own jobs of one class: `seniority`, or `las` for least attained service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+}
+
+/// `{gpu_hours: 1000, per: month}`
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetFile {
+    pub gpu_hours: i64,
+    /// What each user may spend of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_user: Option<i64>,
+    /// `day`, `week` (from Monday on) or `month`, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per: Option<String>,
 }
 
 /// `{gpus: 16, cpus: 400, memory: 2TiB}`; what is not named has no bound.
@@ -123,15 +137,15 @@ fn queue(found: &mut Findings, names: &mut BTreeSet<String>, index: usize, file:
     if !names.insert(file.name.clone()) {
         found.add(at("name"), format!("{:?} is named twice", file.name), "remove one of them");
     }
-    let weight = file.weight.map(|weight| found.count(&at("weight"), Some(weight), 1, 1, 1_000_000));
+    let weight = file.weight.map(|weight| found.count(&at("weight"), Some(weight), 1, 0, 1_000_000));
     let guarantee = file.guarantee.as_ref().map(|amounts| limit(found, &at("guarantee"), amounts));
     let limit = file.limit.as_ref().map(|amounts| limit(found, &at("limit"), amounts));
     if let (Some(guarantee), Some(limit)) = (&guarantee, &limit) {
         guarantee_within_limit(found, &at("guarantee"), guarantee, limit);
     }
-    found.later(&at("budget"), &file.budget);
+    let budget = file.budget.as_ref().map(|file| budget(found, &at("budget"), file));
     let policy = file.policy.as_deref().map(|text| queue_policy(found, &at("policy"), text));
-    QueueSpec { path: file.name.clone(), weight, guarantee, limit, policy }
+    QueueSpec { path: file.name.clone(), weight, guarantee, limit, policy, budget }
 }
 
 fn queue_policy(found: &mut Findings, field: &str, text: &str) -> QueuePolicy {
@@ -139,6 +153,15 @@ fn queue_policy(found: &mut Findings, field: &str, text: &str) -> QueuePolicy {
         found.add(field.to_string(), format!("there is no policy {text:?}"), "write seniority or las");
         QueuePolicy::default()
     })
+}
+
+fn budget(found: &mut Findings, field: &str, file: &BudgetFile) -> Budget {
+    let hours = found.count(&format!("{field}.gpu_hours"), Some(file.gpu_hours), 0, 0, 1_000_000_000);
+    let periods = "day, week, month";
+    let per = found.word(&format!("{field}.per"), file.per.as_deref(), Period::parse, periods).unwrap_or_default();
+    let part = file.per_user.map(|part| found.count(&format!("{field}.per_user"), Some(part), 0, 0, 1_000_000_000));
+    let gpu_ms = |hours: u32| u64::from(hours) * Span::hours(1).0;
+    Budget { gpu_ms: gpu_ms(hours), per, user_gpu_ms: part.map(gpu_ms) }
 }
 
 type ReadAmount = fn(&str) -> Result<u64, AmountError>;
@@ -354,11 +377,12 @@ mod tests {
             ("queues", json!([])),
             ("queues[0].name", json!([{"name": "a//b"}])),
             ("queues[1].name", json!([{"name": "a"}, {"name": "a"}])),
-            ("queues[0].weight", json!([{"name": "a", "weight": 0}])),
+            ("queues[0].weight", json!([{"name": "a", "weight": -1}])),
             ("queues[0].limit.gpus", json!([{"name": "a", "limit": {"gpus": -1}}])),
             ("queues[0].limit.memory", json!([{"name": "a", "limit": {"memory": "lots"}}])),
             ("queues[0].guarantee.gpus", json!([{"name": "a", "guarantee": {"gpus": 9}, "limit": {"gpus": 8}}])),
-            ("queues[0].budget", json!([{"name": "a", "budget": {"gpu_hours": 1}}])),
+            ("queues[0].budget.gpu_hours", json!([{"name": "a", "budget": {"gpu_hours": -1}}])),
+            ("queues[0].budget.per", json!([{"name": "a", "budget": {"gpu_hours": 1, "per": "year"}}])),
             ("queues[0].policy", json!([{"name": "a", "policy": "lottery"}])),
         ] {
             let errors = queues(json!({"queues": value.clone()})).unwrap_err();

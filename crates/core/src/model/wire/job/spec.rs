@@ -46,12 +46,14 @@ pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<Fiel
     let (name, pool, preemptible) = (file.name.clone(), file.pool.clone(), file.preemptible);
     let intermittent = file.intermittent;
     let run = run(&mut found, file, gang.workers);
+    let firm = preemptible == Some(false);
     let preemptible = preemptible.unwrap_or(priority == Priority::P3);
     found.finish(JobSpec {
         name,
         queue,
         priority,
         preemptible,
+        firm,
         gang,
         shape,
         topology,

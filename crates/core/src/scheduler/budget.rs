@@ -1,0 +1,84 @@
+//! Budgets at a start: what is left has to pay for what runs and for what starts.
+use super::{Session, Unit};
+use crate::model::budget::Purse;
+use crate::model::decision::Blocker;
+use crate::model::job::Job;
+use crate::model::queue::ancestry;
+use crate::model::time::Time;
+use std::collections::BTreeMap;
+
+/// A queue, or one user in it.
+pub type PurseKey<'a> = (&'a str, Option<&'a str>);
+
+/// What was said that a budget pays for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Committed {
+    need_gpu_ms: u64,
+    /// Promised or started by this decision: these are not held yet.
+    gpu_milli: u64,
+    /// The longest of the short runs, grace included, that everybody should have before being told to leave.
+    run_ms: u64,
+}
+
+impl<'a> Session<'a> {
+    /// Keeps what the job has to be able to pay from the budgets that it draws on. It runs since then, or is to start.
+    pub fn commit_budget(&mut self, job: &'a Job, since: Option<Time>) {
+        for purse in purses(self, job) {
+            let need = job.budget_need_ms(since.unwrap_or(self.now), self.now, purse.per);
+            let committed = self.committed.entry((purse.queue, purse.user)).or_default();
+            committed.need_gpu_ms = committed.need_gpu_ms.saturating_add(need);
+            committed.run_ms = committed.run_ms.max(job.short_run().0);
+            if since.is_none() {
+                committed.gpu_milli = committed.gpu_milli.saturating_add(job.spec.total().all_gpus_milli());
+            }
+        }
+    }
+
+    /// The first budget that cannot pay for the unit. What it claims is kept for it already.
+    pub fn over_budget(&self, unit: &Unit<'a>) -> Option<Blocker> {
+        let mut sums: BTreeMap<PurseKey<'_>, (Purse<'_>, Committed, u64)> = BTreeMap::new();
+        for job in unit.iter().filter(|job| job.spec.total().all_gpus_milli() > 0) {
+            for purse in purses(self, job) {
+                let need = job.budget_need_ms(self.now, self.now, purse.per);
+                let (_, asks, own) = sums.entry((purse.queue, purse.user)).or_insert((purse, Committed::default(), 0));
+                asks.need_gpu_ms = asks.need_gpu_ms.saturating_add(need);
+                asks.run_ms = asks.run_ms.max(job.short_run().0);
+                match self.claim_of(job.id) {
+                    Some(_) => *own = own.saturating_add(need),
+                    None => asks.gpu_milli = asks.gpu_milli.saturating_add(job.spec.total().all_gpus_milli()),
+                }
+            }
+        }
+        sums.into_iter().find_map(|(key, (purse, asks, own))| {
+            let committed = self.committed.get(&key).copied().unwrap_or_default();
+            let spent_gpu_ms = purse.spent_gpu_ms(self.now);
+            let others = committed.need_gpu_ms.saturating_sub(own).max(self.soon(&purse, committed, asks));
+            let needed = spent_gpu_ms.saturating_add(others).saturating_add(asks.need_gpu_ms);
+            (needed > purse.gpu_ms).then_some(Blocker::Budget {
+                queue: purse.queue.to_string(),
+                user: purse.user.map(str::to_string),
+                spent_gpu_ms,
+                committed_gpu_ms: others,
+                asks_gpu_ms: asks.need_gpu_ms,
+                budget_gpu_ms: purse.gpu_ms,
+                per: purse.per,
+                renews_at: purse.per.end(self.now),
+            })
+        })
+    }
+
+    /// What goes away beside the unit's own need while everybody has a short run: else what starts is told to leave at once,
+    /// and starts again.
+    fn soon(&self, purse: &Purse<'_>, committed: Committed, asks: Committed) -> u64 {
+        let run = committed.run_ms.max(asks.run_ms).min(purse.per.end(self.now).since(self.now).0);
+        let milli = purse.gpu_milli.saturating_add(committed.gpu_milli).saturating_add(asks.gpu_milli);
+        (milli.saturating_mul(run) / 1_000).saturating_sub(asks.need_gpu_ms)
+    }
+}
+
+/// The budgets that a job draws on: of its queue and those above, for all and for its user.
+fn purses<'a>(session: &Session<'a>, job: &'a Job) -> impl Iterator<Item = Purse<'a>> + use<'a> {
+    let queues = &session.cluster.queues;
+    let above = ancestry(&job.spec.queue).filter_map(|path| queues.get(path));
+    above.flat_map(|queue| queue.purse().into_iter().chain(queue.purse_of(&job.owner.user)))
+}
