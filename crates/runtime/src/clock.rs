@@ -20,6 +20,12 @@ pub fn monotonic_us() -> u64 {
     (now.tv_sec as u64).saturating_mul(1_000_000).saturating_add(now.tv_nsec as u64 / 1_000)
 }
 
+/// Nanoseconds that this thread has been on a processor.
+pub fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
+}
+
 /// The kernel's name for this boot; another one means that no process of before is left.
 pub fn boot_id() -> std::io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())

@@ -1,6 +1,6 @@
 //! Words of `ganger sim replay`.
 use clap::{Args, Subcommand};
-use ganger_simulator::replay::{failures, mixed, placement, queueing};
+use ganger_simulator::replay::{failures, kueue, mixed, placement, queueing};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -20,6 +20,8 @@ pub enum Reader {
     Mixed(Mixed),
     /// Train the jobs of an ITP cluster on servers that fail: effective training time, with and without health checks.
     Failures(Failures),
+    /// Run Kueue's performance mixes: how long they take against what nobody can beat, and what deciding costs.
+    Kueue(Kueue),
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +116,17 @@ pub struct Failures {
     /// When which servers fail.
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct Kueue {
+    /// Mixes, separated by commas, or `all`.
+    #[arg(long, value_name = "MIX,…", default_value = "all", value_parser = mixes)]
+    pub mix: Policies<kueue::Mix>,
+}
+
+fn mixes(text: &str) -> Result<Policies<kueue::Mix>, String> {
+    policies(text, &kueue::Mix::ALL, kueue::Mix::name)
 }
 
 fn mixed_policies(text: &str) -> Result<Policies<mixed::Policy>, String> {

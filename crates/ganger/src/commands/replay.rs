@@ -1,12 +1,12 @@
 //! `ganger sim replay`: public traces through the experiments of the simulator.
-use crate::cli::{Failures, Mixed, Openb, Queue, Reader};
+use crate::cli::{Failures, Kueue, Mixed, Openb, Queue, Reader};
 use crate::failure::Failure;
 use crate::files;
 use crate::output::progress::Progress;
 use crate::output::replay::{
     PlacementRuns, placement_json, placement_report, placement_table, queueing_json, queueing_report, queueing_table,
 };
-use crate::output::trials::{failures_json, failures_table, mixed_json, mixed_table};
+use crate::output::trials::{failures_json, failures_table, kueue_json, kueue_table, mixed_json, mixed_table};
 use crate::output::{Look, emit, json::json};
 use ganger_core::model::amounts::count;
 use ganger_simulator::replay::placement::Placement;
@@ -14,7 +14,7 @@ use ganger_simulator::replay::queueing::{self, Charge, Setup};
 use ganger_simulator::replay::readers::{acme, itp, muri, openb, philly};
 use ganger_simulator::replay::report::Report;
 use ganger_simulator::replay::trace::Trace;
-use ganger_simulator::replay::{ReadError, failures, mixed, source};
+use ganger_simulator::replay::{ReadError, failures, kueue, mixed, source};
 use std::path::Path;
 
 /// Traces are far larger than what users write.
@@ -29,6 +29,7 @@ pub fn run(reader: Reader, look: &Look) -> Result<(), Failure> {
         Reader::Acme(args) => queue(&args, acme::jobs, look),
         Reader::Mixed(args) => mix(&args, look),
         Reader::Failures(args) => fail(&args, look),
+        Reader::Kueue(args) => load(&args, look),
     }
 }
 
@@ -133,6 +134,17 @@ fn fail(args: &Failures, look: &Look) -> Result<(), Failure> {
     }
     drop(progress);
     emit(&if look.is_json() { json(&failures_json(&outcomes))? } else { failures_table(&outcomes, look) })
+}
+
+fn load(args: &Kueue, look: &Look) -> Result<(), Failure> {
+    let one = |&mix: &kueue::Mix| {
+        let mut progress = Progress::new(mix.name(), mix.workloads());
+        kueue::run(mix, ganger_runtime::clock::thread_cpu_ns, &mut |over| progress.at(over))
+            .map(|outcome| (mix, outcome))
+    };
+    let outcomes: Result<Vec<_>, String> = args.mix.0.iter().map(one).collect();
+    let outcomes = outcomes.map_err(Failure::wrong)?;
+    emit(&if look.is_json() { json(&kueue_json(&outcomes))? } else { kueue_table(&outcomes, look) })
 }
 
 /// The jobs of the file, or those with the wanted label.

@@ -1,7 +1,7 @@
-//! Results of the replays that try the scheduler out: mixed load, and servers that fail.
+//! Results of the replays that try the scheduler out: mixed load, servers that fail, and crowds of workloads.
 use super::Look;
 use super::table::render;
-use ganger_simulator::replay::{failures, mixed};
+use ganger_simulator::replay::{failures, kueue, mixed};
 use serde_json::{Value, json};
 
 type Mixed = (mixed::Policy, mixed::Outcome);
@@ -83,6 +83,50 @@ pub fn failures_table(outcomes: &[Failing], look: &Look) -> String {
     render(look, &header, outcomes.iter().map(row).collect())
 }
 
+type Crowd = (kueue::Mix, kueue::Outcome);
+
+/// One mix is an object, more are a list.
+pub fn kueue_json(outcomes: &[Crowd]) -> Value {
+    let row = |(mix, outcome): &Crowd| {
+        let mut row = json!(outcome);
+        row["mix"] = json!(mix.name());
+        row
+    };
+    match outcomes {
+        [only] => row(only),
+        all => all.iter().map(row).collect(),
+    }
+}
+
+pub fn kueue_table(outcomes: &[Crowd], look: &Look) -> String {
+    let header = [
+        "MIX",
+        "WORKLOADS",
+        "MAKESPAN S",
+        "BOUND S",
+        "OVER BOUND",
+        "PREEMPTIONS",
+        "DECISIONS",
+        "DECIDING CPU S",
+        "MEAN WAIT S",
+    ];
+    let row = |(mix, outcome): &Crowd| {
+        let waits = outcome.waits.iter().map(|(name, waits)| format!("{name} {:.1}", waits.mean_s));
+        vec![
+            mix.name().to_string(),
+            outcome.workloads.to_string(),
+            format!("{:.1}", outcome.makespan_s),
+            format!("{:.1}", outcome.bound_s),
+            format!("{:.2}", outcome.over_bound),
+            outcome.preemptions.to_string(),
+            outcome.decisions.to_string(),
+            format!("{:.1}", outcome.deciding_cpu_s),
+            waits.collect::<Vec<_>>().join(", "),
+        ]
+    };
+    render(look, &header, outcomes.iter().map(row).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::samples;
@@ -95,6 +139,9 @@ mod tests {
         assert_eq!((&object["policy"], &object["faults_per_server_day"]), (&json!("no-checks"), &json!(3.8e-3)));
         assert_eq!(failures_json(&[one.clone(), one.clone()]).as_array().map(Vec::len), Some(2));
         assert!(failures_table(&[one], &samples::look()).contains("0.0038"));
+        let crowd = (kueue::Mix::LargeScale, kueue::Outcome::default());
+        assert_eq!(kueue_json(std::slice::from_ref(&crowd))["mix"], "large-scale");
+        assert!(kueue_table(&[crowd], &samples::look()).contains("large-scale"));
         let mixed = (mixed::Policy::PriorityOnly, mixed::Outcome::default());
         assert_eq!(mixed_json(std::slice::from_ref(&mixed))["policy"], "priority-only");
         assert!(mixed_table(&[mixed], &samples::look()).contains("priority-only"));

@@ -4,6 +4,7 @@
 pub mod csv;
 pub mod error;
 pub mod failures;
+pub mod kueue;
 pub mod lifecycle;
 pub mod mixed;
 pub mod placement;

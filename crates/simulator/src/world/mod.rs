@@ -16,7 +16,7 @@ use ganger_core::check;
 use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
 use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::Cluster;
-use ganger_core::model::decision::Step;
+use ganger_core::model::decision::{Decision, Step};
 use ganger_core::model::ids::{JobId, NodeId};
 use ganger_core::model::job::{Job, JobSpec, Owner, Place};
 use ganger_core::model::report::Report;
@@ -87,6 +87,10 @@ pub struct World {
     halted: BTreeSet<JobId>,
     /// The next deadline, where it is known.
     deadline: Option<Option<Time>>,
+    /// Tells the time of the processor; the world itself has no clock.
+    stopwatch: Option<fn() -> u64>,
+    /// Decisions so far, and the nanoseconds that they took by the stopwatch.
+    deciding: (u64, u64),
 }
 
 /// Claims that decisions made: those whose claimant started on what was claimed, and those whose claimant found another
@@ -134,6 +138,8 @@ impl Default for World {
             touched: BTreeSet::new(),
             halted: BTreeSet::new(),
             deadline: None,
+            stopwatch: None,
+            deciding: (0, 0),
         }
     }
 }
@@ -169,6 +175,15 @@ impl World {
     /// What came of the claims that decisions made.
     pub fn claims(&self) -> Claims {
         self.claims
+    }
+
+    /// Decisions so far, and the nanoseconds that they took if a stopwatch was given.
+    pub fn deciding(&self) -> (u64, u64) {
+        self.deciding
+    }
+
+    pub fn time_decisions(&mut self, stopwatch: fn() -> u64) {
+        self.stopwatch = Some(stopwatch);
     }
 
     /// Work that was done and had to be done again, in GPU-milliseconds.
@@ -367,7 +382,7 @@ impl World {
         if self.care == Care::Quick && !std::mem::take(&mut self.stale) {
             return false;
         }
-        let decision = scheduler::decide(&self.cluster, self.now);
+        let decision = self.decide();
         let (steps, blocked) = (decision.steps.clone(), decision.blocked.clone());
         let idle = steps.is_empty();
         if idle && self.is_known(&decision) {
@@ -392,6 +407,14 @@ impl World {
             }
         }
         true
+    }
+
+    fn decide(&mut self) -> Decision {
+        let time = || self.stopwatch.map_or(0, |read| read());
+        let before = time();
+        let decision = scheduler::decide(&self.cluster, self.now);
+        self.deciding = (self.deciding.0 + 1, self.deciding.1 + (time() - before));
+        decision
     }
 
     /// Follows each claim to the start that it was made for.
