@@ -231,7 +231,7 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
             let junior = in_the_way
                 && goes_first(cluster, reserved, job)
                 && !attained::makes_way_by(cluster, reserved, reservation.start, job, at);
-            let guest = attempt.guest_of.contains(&reservation.job) && may_be_guest(cluster, job, at, reservation);
+            let guest = attempt.guest_of.contains(&reservation.job) && may_be_guest(job, at, reservation);
             found.unless(!junior || guest, 5, || {
                 format!(
                     "job {} starts on devices reserved for job {} and would outlast its start",
@@ -243,8 +243,8 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
 }
 
 /// Whether it can be told, save and be gone before the reserved start.
-fn may_be_guest(cluster: &Cluster, job: &Job, at: Time, reservation: &Reservation) -> bool {
-    job.spec.may_be_guest() && at + cluster.policy.least_stay(&job.spec) <= reservation.start
+fn may_be_guest(job: &Job, at: Time, reservation: &Reservation) -> bool {
+    job.spec.may_be_guest() && at + job.spec.checkpoint.grace <= reservation.start
 }
 
 /// Rule 5: what is reserved on the devices of a guest can be free by then.
