@@ -112,7 +112,7 @@ fn deadline(cluster: &Cluster, purse: &Purse<'_>) -> Option<Time> {
         let left = amount.saturating_sub(purse.spent_gpu_ms(now));
         let left = left.saturating_mul(1_000);
         let whole = left.checked_div(purse.gpu_milli)?;
-        let at = now + Span(whole.saturating_add(u64::from(left % purse.gpu_milli > 0)));
+        let at = now + Span(whole.saturating_add(u64::from(!left.is_multiple_of(purse.gpu_milli))));
         (at < purse.per.end(now)).then_some(at)
     };
     let warning = (purse.spending.warned_in != Some(start)).then(|| reaches(warn_from(purse))).flatten();

@@ -50,7 +50,7 @@ impl<'a> Session<'a> {
         let first = &unit.first()?.spec;
         let one = |job: &&Job| job.spec.queue == first.queue && job.spec.priority == first.priority;
         let guaranteed = |path: &str| self.guarantee(path).is_some();
-        if !unit.iter().all(|job| one(&job)) || !ancestry(&first.queue).any(guaranteed) {
+        if !unit.iter().all(|job| one(job)) || !ancestry(&first.queue).any(guaranteed) {
             return None;
         }
         let ask = unit.iter().fold(Resources::ZERO, |sum, job| sum.plus(job.spec.total()));
