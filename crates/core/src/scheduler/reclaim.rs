@@ -48,9 +48,9 @@ impl<'a> Session<'a> {
     /// beyond that. The jobs of a group ask together, and only if they are of one queue and class.
     pub fn claimant(&mut self, unit: &Unit<'a>) -> Option<Claimant<'a>> {
         let first = &unit.first()?.spec;
-        let one = |job: &&Job| job.spec.queue == first.queue && job.spec.priority == first.priority;
+        let one = |job: &&'a Job| job.spec.queue == first.queue && job.spec.priority == first.priority;
         let guaranteed = |path: &str| self.guarantee(path).is_some();
-        if !unit.iter().all(|job| one(job)) || !ancestry(&first.queue).any(guaranteed) {
+        if !unit.iter().all(one) || !ancestry(&first.queue).any(guaranteed) {
             return None;
         }
         let ask = unit.iter().fold(Resources::ZERO, |sum, job| sum.plus(job.spec.total()));

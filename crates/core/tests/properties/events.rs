@@ -156,7 +156,14 @@ pub fn queue(event: Event) -> QueueSpec {
         user_gpu_ms: event.c.is_multiple_of(2).then_some(Span::hours(1).0),
     });
     let policy = [None, Some(QueuePolicy::LeastAttained), Some(QueuePolicy::Seniority)][usize::from(event.b / 3 % 3)];
-    QueueSpec { path, weight, guarantee: Some(guarantee), limit: (event.b % 2 == 0).then_some(limit), policy, budget }
+    QueueSpec {
+        path,
+        weight,
+        guarantee: Some(guarantee),
+        limit: event.b.is_multiple_of(2).then_some(limit),
+        policy,
+        budget,
+    }
 }
 
 pub fn setting(event: Event) -> (&'static str, &'static str) {
