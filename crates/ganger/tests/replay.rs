@@ -79,7 +79,8 @@ fn ours_goes_through_the_whole_lifecycle_and_the_report_stands_alone() {
 fn mixed_load_and_failing_servers_are_tables_and_json() {
     let folder = Folder::new("trials");
     let pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,\
-                scheduled_time\na,1,1,1,1000,,BE,Running,0,100,0\nb,1,1,8,1000,,LS,Running,7200,7300,7200\n";
+                scheduled_time\na,1,1,1,1000,,BE,Running,0,100,0\nb,1,1,8,1000,,LS,Running,7200,7300,7200\n\
+                c,1,1,1,1000,,LS,Running,30000,30100,30000\n";
     let jobs = "job_id,submission_time,duration,num_gpu\nx,0,20000,8\ny,0,20000,8\n";
     let (pods, jobs) = (folder.file("pods.csv", pods), folder.file("jobs.csv", jobs));
     let files = ["mixed", "--pods", &pods, "--jobs", &jobs, "--nodes", "2", "--every", "1"];

@@ -286,8 +286,8 @@ async fn queues_and_the_shape_of_the_cluster_are_applied() {
     );
     let queues: Vec<QueueView> = owner.post("/v1/queues", &json!({"queues": [{"name": "lab"}]})).await.unwrap();
     assert_eq!(queues.iter().map(|q| q.name.as_str()).collect::<Vec<_>>(), ["default", "lab"]);
-    let error =
-        owner.post::<_, Value>("/v1/queues", &json!({"queues": [{"name": "lab", "weight": 0}]})).await.unwrap_err();
+    let too_much = json!({"queues": [{"name": "lab", "guarantee": {"gpus": 9}, "limit": {"gpus": 8}}]});
+    let error = owner.post::<_, Value>("/v1/queues", &too_much).await.unwrap_err();
     assert_eq!(error.status().unwrap(), 422, "{error}");
     server.stop().await;
 }

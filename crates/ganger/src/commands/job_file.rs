@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(error.code, 2);
         let lines: Vec<&str> = error.message.lines().collect();
         assert!(
-            lines[0].starts_with("f: resources.mig: not supported yet") && lines[1].starts_with("f: time: "),
+            lines[0].starts_with("f: resources.mig: \"1g\" is unknown") && lines[1].starts_with("f: time: "),
             "{error}"
         );
     }
