@@ -1,8 +1,12 @@
 //! The agent's reports, numbered and on disk until the server has committed them.
 //!
-//! One file of JSON lines: a report is appended and synced before anybody is told of it, so that the end of a worker
-//! survives a kill at any instant; numbers rise over restarts. It is rewritten when most of it is acknowledged. A line
-//! that a crash cut short was never told to anybody and is dropped; any other damage is an error, never skipped.
+//! One file of JSON lines: a report is appended before anybody is told of it, so that the end of a worker survives a kill
+//! at any instant; numbers rise over restarts. It is rewritten when most of it is acknowledged. A line that a crash cut
+//! short was never told to anybody and is dropped; any other damage is an error, never skipped.
+//!
+//! Only what is said of checkpoints is synced too. All else is about processes that a power cut ends, whatever they did
+//! last: when the agent registers with the id of another boot, the server gives up all that ran there. So after a power
+//! cut the file is good up to where it is damaged.
 use ganger_core::model::report::Report;
 use ganger_core::model::wire::agent::NumberedReport;
 use serde::{Deserialize, Serialize};
@@ -50,35 +54,43 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens or creates the journal and reads what is still to be acknowledged.
+    /// Opens or creates the journal and reads what is still to be acknowledged. `rebooted`: a power cut may have damaged it.
     ///
     /// # Errors
-    /// The file cannot be used, or is damaged before its last line.
-    pub fn open(path: &Path) -> Result<Journal, JournalError> {
+    /// The file cannot be used, or is damaged before its last line for no reason.
+    pub fn open(path: &Path, rebooted: bool) -> Result<Journal, JournalError> {
         let text = match std::fs::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(source) => return Err(JournalError::File { action: "read", path: path.into(), source }),
         };
-        let (pending, next) = read(path, &text)?;
+        let (pending, next) = match read(path, &text) {
+            (pending, next, Some(damage)) if rebooted => {
+                tracing::warn!(%damage, "the journal ends there, as the power cut left it");
+                (pending, next)
+            }
+            (_, _, Some(damage)) => return Err(damage),
+            (pending, next, None) => (pending, next),
+        };
         let file = rewrite(path, &pending, next)?;
         let whole_bytes = length(path, &file)?;
         Ok(Journal { path: path.into(), file, pending, next, spent_lines: 0, whole_bytes })
     }
 
-    /// Numbers `reports` and makes them durable. Returns the number of the last.
+    /// Numbers `reports` and writes them down. Returns the number of the last.
     ///
     /// # Errors
     /// They could not be written: then none of them may be told to anybody.
     pub fn append(&mut self, reports: Vec<Report>) -> Result<u64, JournalError> {
         let mut text = Vec::new();
         let mut added = Vec::new();
+        let outlives_a_boot = reports.iter().any(outlives_a_boot);
         for (number, report) in (self.next..).zip(reports) {
             let numbered = NumberedReport { number, report };
             text.extend(line(&Line::Report(numbered.clone())));
             added.push(numbered);
         }
-        self.write(&text, true)?;
+        self.write(&text, outlives_a_boot)?;
         self.next += added.len() as u64;
         self.pending.extend(added);
         Ok(self.next - 1)
@@ -163,16 +175,30 @@ fn line(line: &Line) -> Vec<u8> {
     text
 }
 
-fn read(path: &Path, text: &[u8]) -> Result<(VecDeque<NumberedReport>, u64), JournalError> {
+/// Checkpoints lie on storage that other nodes see.
+fn outlives_a_boot(report: &Report) -> bool {
+    match report {
+        Report::Checkpoint { .. } | Report::CheckpointRejected { .. } => true,
+        Report::Prepared { .. } | Report::Running { .. } | Report::Ended { .. } | Report::Stray { .. } => false,
+    }
+}
+
+/// What is pending, the next number, and the first damage, if there is any: what follows it is left out.
+fn read(path: &Path, text: &[u8]) -> (VecDeque<NumberedReport>, u64, Option<JournalError>) {
     let mut pending = VecDeque::new();
     let mut next = 1;
     // What follows the last newline was cut off by a crash.
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     for (at, line) in text[..whole].split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
-        let damaged = |why: String| JournalError::Damaged { path: path.into(), line: at + 1, why };
-        match serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))? {
+        let damaged = |why: String| Some(JournalError::Damaged { path: path.into(), line: at + 1, why });
+        let line = match serde_json::from_slice(line) {
+            Ok(line) => line,
+            Err(error) => return (pending, next, damaged(error.to_string())),
+        };
+        match line {
             Line::Report(report) if report.number < next => {
-                return Err(damaged(format!("report {} follows number {}", report.number, next - 1)));
+                let why = format!("report {} follows number {}", report.number, next - 1);
+                return (pending, next, damaged(why));
             }
             Line::Report(report) => {
                 next = report.number + 1;
@@ -185,7 +211,7 @@ fn read(path: &Path, text: &[u8]) -> Result<(VecDeque<NumberedReport>, u64), Jou
             Line::Next(number) => next = next.max(number),
         }
     }
-    Ok((pending, next))
+    (pending, next, None)
 }
 
 fn rewrite(path: &Path, pending: &VecDeque<NumberedReport>, next: u64) -> Result<File, JournalError> {
@@ -231,15 +257,15 @@ mod tests {
     fn reports_survive_and_numbers_rise_over_restarts() {
         let dir = TempDir::new();
         let path = dir.path().join("journal");
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = Journal::open(&path, false).unwrap();
         assert_eq!(journal.append(vec![running(1), running(2)]).unwrap(), 2);
         drop(journal);
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = Journal::open(&path, false).unwrap();
         assert_eq!(numbers(&journal), [1, 2]);
         journal.acknowledge(2).unwrap();
         assert!(journal.is_acknowledged(2) && !journal.is_acknowledged(3));
         drop(journal);
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = Journal::open(&path, false).unwrap();
         assert_eq!(numbers(&journal), [] as [u64; 0]);
         assert_eq!(journal.append(vec![running(3)]).unwrap(), 3);
     }
@@ -248,11 +274,11 @@ mod tests {
     fn a_journal_that_was_lost_goes_on_above_what_the_server_has_heard() {
         let dir = TempDir::new();
         let path = dir.path().join("journal");
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = Journal::open(&path, false).unwrap();
         journal.append(vec![running(1), running(2)]).unwrap();
         journal.acknowledge(500).unwrap();
         assert_eq!(numbers(&journal), [501, 502]);
-        assert_eq!(numbers(&Journal::open(&path).unwrap()), [501, 502]);
+        assert_eq!(numbers(&Journal::open(&path, false).unwrap()), [501, 502]);
         journal.acknowledge(502).unwrap();
         assert_eq!(journal.append(vec![running(3)]).unwrap(), 503);
     }
@@ -261,14 +287,14 @@ mod tests {
     fn a_line_cut_short_anywhere_is_dropped_and_the_rest_kept() {
         let dir = TempDir::new();
         let path = dir.path().join("journal");
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = Journal::open(&path, false).unwrap();
         journal.append(vec![running(1)]).unwrap();
         let whole = std::fs::read(&path).unwrap().len();
         journal.append(vec![running(2)]).unwrap();
         let text = std::fs::read(&path).unwrap();
         for cut in whole..text.len() {
             std::fs::write(&path, &text[..cut]).unwrap();
-            let mut journal = Journal::open(&path).unwrap();
+            let mut journal = Journal::open(&path, false).unwrap();
             assert_eq!(numbers(&journal), [1], "cut at {cut}");
             assert_eq!(journal.append(vec![running(9)]).unwrap(), 2);
         }
@@ -278,23 +304,40 @@ mod tests {
     fn damage_in_the_middle_is_refused_with_its_line() {
         let dir = TempDir::new();
         let path = dir.path().join("journal");
-        Journal::open(&path).unwrap().append(vec![running(1), running(2)]).unwrap();
+        Journal::open(&path, false).unwrap().append(vec![running(1), running(2)]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap().replacen("running", "runn", 1);
         std::fs::write(&path, text).unwrap();
-        let error = Journal::open(&path).unwrap_err().to_string();
+        let error = Journal::open(&path, false).unwrap_err().to_string();
         assert!(error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn after_a_power_cut_the_journal_is_good_up_to_the_damage() {
+        let dir = TempDir::new();
+        let path = dir.path().join("journal");
+        Journal::open(&path, false).unwrap().append(vec![running(1), running(2), running(3)]).unwrap();
+        let mut text = std::fs::read(&path).unwrap();
+        let second = text.windows(8).rposition(|word| word == b"\"job\":2,").unwrap();
+        text[second..].fill(0);
+        text.push(b'\n');
+        std::fs::write(&path, text).unwrap();
+        Journal::open(&path, false).unwrap_err();
+        let mut journal = Journal::open(&path, true).unwrap();
+        assert_eq!(numbers(&journal), [1]);
+        assert_eq!(journal.append(vec![running(9)]).unwrap(), 2);
+        assert_eq!(numbers(&Journal::open(&path, false).unwrap()), [1, 2]);
     }
 
     #[test]
     fn the_file_stays_small_however_many_reports_pass() {
         let dir = TempDir::new();
         let path = dir.path().join("journal");
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = Journal::open(&path, false).unwrap();
         for job in 0..3_000 {
             let number = journal.append(vec![running(job)]).unwrap();
             journal.acknowledge(number).unwrap();
         }
         assert!(std::fs::metadata(&path).unwrap().len() < 100_000);
-        assert_eq!(Journal::open(&path).unwrap().append(vec![running(1)]).unwrap(), 3_001);
+        assert_eq!(Journal::open(&path, false).unwrap().append(vec![running(1)]).unwrap(), 3_001);
     }
 }

@@ -21,6 +21,7 @@ pub mod reconcile;
 pub mod record;
 pub mod signals;
 pub mod start;
+mod states;
 mod streams;
 #[cfg(test)]
 mod testing;

@@ -1,9 +1,10 @@
 //! Records: what this agent knows of a unit, on disk, so that it starts nothing twice over a restart.
 //!
-//! `unit.json` in the unit's directory is durable before `Prepared` is reported, and again before its keeper is started.
+//! `unit.json` in the unit's directory is written before `Prepared` is reported, and again before its keeper is started.
+//! It outlives any process; after a power cut nothing of before lives, and it is removed.
+use crate::states;
 use crate::unit::{Member, UnitKey};
 use ganger_core::model::wire::agent::Launch;
-use ganger_runtime::datadir::{DataDirError, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,13 +22,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// Writes `DIR/unit.json` durably.
+    /// Writes `DIR/unit.json`.
     ///
     /// # Errors
-    /// The directory or file cannot be written.
-    pub fn save(&self, dir: &Path) -> Result<(), DataDirError> {
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        write_atomic(&dir.join("unit.json"), &text, 0o600)
+    /// Why it cannot be written, for people.
+    pub fn save(&self, dir: &Path) -> Result<(), String> {
+        let path = dir.join("unit.json");
+        states::add(&path, self).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// Reads `DIR/unit.json`.
@@ -36,8 +37,7 @@ impl Record {
     /// Why it cannot be read, for people.
     pub fn load(dir: &Path) -> Result<Record, String> {
         let path = dir.join("unit.json");
-        let text = std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        serde_json::from_slice(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
+        states::newest(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
     }
 }
 
@@ -60,6 +60,18 @@ impl Layout {
         [self.root.clone(), self.workers(), self.root.join("exchange"), self.logs()]
             .iter()
             .try_for_each(|dir| pass(dir))
+    }
+
+    /// Removes all that is known of units; their logs stay.
+    ///
+    /// # Errors
+    /// Something cannot be removed.
+    pub fn forget_workers(&self) -> std::io::Result<()> {
+        for dir in [self.workers(), self.root.join("exchange")] {
+            std::fs::remove_dir_all(&dir)?;
+            pass(&dir)?;
+        }
+        Ok(())
     }
 
     pub fn lock(&self) -> PathBuf {

@@ -281,3 +281,33 @@ async fn a_log_is_streamed_until_the_worker_has_ended() {
     assert_eq!(String::from_utf8(streamed).unwrap(), "first\nlast\n");
     agent.stop().await;
 }
+
+#[tokio::test]
+async fn after_another_boot_what_ran_before_is_forgotten_however_torn_its_files_are() {
+    let bench = Bench::new().await;
+    let agent = bench.start();
+    bench.run_rank().await;
+    let home = bench.dir.path().join("n0");
+    agent.stop().await;
+    let edit = |name: &str, change: &dyn Fn(String) -> String| {
+        let text = std::fs::read_to_string(home.join(name)).unwrap();
+        std::fs::write(home.join(name), change(text)).unwrap();
+    };
+    let this_boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    edit("contact.json", &|text| text.replace(this_boot.trim(), "an earlier boot"));
+    edit("workers/7.1.0/unit.json", &|_| String::new());
+    edit("journal", &|text| text + "\0\0\0\n");
+    bench.keepers.workers.lock().unwrap().clear();
+    bench.server.order("n0", vec![]);
+    let agent = bench.start();
+    until("the earlier boot's worker is forgotten", || (!home.join("workers/7.1.0").exists()).then_some(())).await;
+    // And the next start is of this boot: what runs now is adopted.
+    bench.server.with(|inner| inner.nodes.get_mut("n0").unwrap().heard.clear());
+    bench.run_rank().await;
+    agent.stop().await;
+    let agent = bench.start();
+    bench.keepers.end("7.1.0", 0);
+    assert_eq!(bench.report("ended", ended).await, Exit::Code(0));
+    assert_eq!(bench.keepers.started(), 2);
+    agent.stop().await;
+}

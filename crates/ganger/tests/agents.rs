@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 mod support;
 
+use ganger_agent::keeper::state::{Phase, State};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -87,9 +88,8 @@ fn ranks_go_on_without_their_agent_and_the_next_one_adopts_them() {
     fs::write(&bell, "").unwrap();
     let state = cluster.node_dir("n0").join("workers");
     until("the keeper records the end", || {
-        let text =
-            fs::read_to_string(worker_dir(&state, cluster.job("lonely")["id"].as_u64()?)?.join("state.json")).ok()?;
-        (serde_json::from_str::<Value>(&text).ok()?["phase"] == "ended").then_some(())
+        let dir = worker_dir(&state, cluster.job("lonely")["id"].as_u64()?)?;
+        (State::read(&dir).ok()?.phase == Phase::Ended).then_some(())
     });
     cluster.start_agent("n0");
     let lonely = cluster.await_state("lonely", "failed");

@@ -108,9 +108,10 @@ impl Agent {
         // From here on the port is the job's.
         entry.listener = None;
         entry.record = Record { started: true, ..record(&unit, entry.record.port) };
-        let (record, shared) = (entry.record.clone(), self.shared.clone());
+        entry.lease = self.shared.link.contact().deadline;
+        let (record, lease, shared) = (entry.record.clone(), entry.lease, self.shared.clone());
         self.shared.spawn("start", async move {
-            let started = launch(&shared, unit, record, (rendezvous_address, rendezvous_port)).await;
+            let started = launch(&shared, unit, record, lease, (rendezvous_address, rendezvous_port)).await;
             let _ = shared.done.send(Done::Launched(key, started));
         });
     }
@@ -193,14 +194,19 @@ fn record(unit: &Unit, port: u16) -> Record {
 fn save(shared: &Shared, record: &Record) -> Result<(), String> {
     let dir = shared.layout.worker(record.key);
     crate::record::pass(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-    record.save(&dir).map_err(|error| error.to_string())
+    record.save(&dir)
 }
 
-/// The record is durable before the keeper is started, so that a restarted agent never starts it again.
-async fn launch(shared: &Arc<Shared>, unit: Unit, record: Record, rendezvous: (String, u16)) -> Result<(), String> {
+/// The record is written before the keeper is started, so that a restarted agent never starts it again.
+async fn launch(
+    shared: &Arc<Shared>,
+    unit: Unit,
+    record: Record,
+    lease_deadline: Option<u64>,
+    rendezvous: (String, u16),
+) -> Result<(), String> {
     let dir = shared.layout.worker(unit.key);
     let ground = shared.clone();
-    let lease_deadline = shared.link.contact().deadline;
     let describe = move || {
         save(&ground, &record)?;
         let ground = Ground {

@@ -1,7 +1,7 @@
 //! The agent itself: one loop that owns all units, hears what happened and does what [`plan`] says.
 //!
 //! Everything slow runs in tasks that tell the loop when they are done, so leases are renewed whatever a disk does. What
-//! is not yet durable is told to nobody: reports wait in an outbox until the journal has them.
+//! is not yet written down is told to nobody: reports wait in an outbox until the journal has them.
 mod acts;
 mod restore;
 mod startup;
@@ -35,6 +35,9 @@ use tokio::sync::watch as signal;
 /// How often what has no event of its own is looked at: unsaved reports, old logs.
 const TICK: Duration = Duration::from_secs(1);
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
+/// A keeper is given a new deadline when it is later by this part of the lease: so little that it does not count beside
+/// what is left to ask peers in.
+const PUSHES_PER_LEASE: u64 = 128;
 
 /// What a task tells the loop.
 #[derive(Debug)]
@@ -78,13 +81,20 @@ struct Entry {
     listener: Option<TcpListener>,
     /// Set once it has ended and its log is complete.
     ended: signal::Sender<bool>,
-    /// Journal number of its end; `None` until it is durable.
+    /// Journal number of its end; `None` until it is written.
     ended_number: Option<u64>,
+    /// The deadline that its keeper was last given.
+    lease: Option<u64>,
 }
 
 impl Entry {
     fn new(record: Record, stage: Stage) -> Entry {
-        Entry { record, stage, listener: None, ended: signal::channel(false).0, ended_number: None }
+        Entry { record, stage, listener: None, ended: signal::channel(false).0, ended_number: None, lease: None }
+    }
+
+    /// Whether its keeper, which is up, has to be told of leases.
+    fn is_leased(&self) -> bool {
+        matches!(self.stage, Stage::Running { .. }) && self.record.launch.leased
     }
 
     fn is_live(&self) -> bool {
@@ -237,7 +247,7 @@ impl Agent {
         }
     }
 
-    /// Makes what is in the outbox durable and sends it off. What cannot be written stays for the next tick.
+    /// Writes down what is in the outbox and sends it off. What cannot be written stays for the next tick.
     async fn flush(&mut self) {
         if self.outbox.is_empty() {
             return;
@@ -261,10 +271,18 @@ impl Agent {
         }
     }
 
-    fn push_leases(&self) {
-        let Some(deadline) = self.shared.link.contact().deadline else { return };
-        let leased = self.entries.iter().filter(|(_, entry)| entry.is_live() && entry.record.launch.leased);
-        for (key, _) in leased {
+    /// Not for every answer of the server: on a busy node reports are answered a hundred times as often as leases run down.
+    fn push_leases(&mut self) {
+        let (deadline, lease_ms) = {
+            let contact = self.shared.link.contact();
+            (contact.deadline, contact.lease_ms)
+        };
+        let Some(deadline) = deadline else { return };
+        for (key, entry) in self.entries.iter_mut().filter(|(_, entry)| entry.is_leased()) {
+            if entry.lease.is_some_and(|given| deadline < given.saturating_add(lease_ms / PUSHES_PER_LEASE)) {
+                continue;
+            }
+            entry.lease = Some(deadline);
             let (keepers, dir, key) = (self.shared.keepers.clone(), self.shared.layout.worker(*key), *key);
             self.shared.spawn("lease", async move {
                 if let Err(error) = keepers.lease(&dir, deadline).await {

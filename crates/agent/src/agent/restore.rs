@@ -110,7 +110,7 @@ pub(super) async fn late_keeper(dir: &Path, patience: Duration, why: String) -> 
 }
 
 fn came(dir: &Path) -> bool {
-    State::path(dir).exists()
+    State::is_there(dir)
 }
 
 fn take_away(dir: &Path) {

@@ -73,14 +73,15 @@ pub async fn run_with(
     layout.create().map_err(files)?;
     let _lock = FileLock::take(&layout.lock())?;
     let has_past = layout.journal().exists();
-    let journal = Journal::open(&layout.journal())?;
+    let (contact, rebooted) = contact(&layout)?;
+    let journal = Journal::open(&layout.journal(), rebooted)?;
     let (news_sender, news) = unbounded_channel();
     let (listener, peer_address) = listen(&config.peer_listen).await?;
     let link = Arc::new(Link {
         client: Client::new(config.server.clone(), token(&config)?),
         machine: inventory.machine.clone(),
         peer_address: Some(peer_address),
-        contact: Mutex::new(contact(&layout)?),
+        contact: Mutex::new(contact),
         contact_file: layout.contact(),
         saved: Mutex::new(None),
         journal: Arc::new(Mutex::new(journal)),
@@ -150,17 +151,28 @@ fn token(config: &Config) -> Result<Option<Secret>, AgentError> {
     Secret::read_file(path).map(Some).map_err(fail)
 }
 
-fn contact(layout: &Layout) -> Result<Contact, AgentError> {
+/// What is known of the contact, and whether this is another boot than the last agent's. Then what that one knew of its
+/// workers is removed: nothing of them lives, and a power cut may have left it torn.
+fn contact(layout: &Layout) -> Result<(Contact, bool), AgentError> {
     let boot_id = boot_id().map_err(AgentError::BootId)?;
     let saved = std::fs::read(layout.contact()).ok();
     // Unreadable is the same as new: all in it is told again by the server, except vouches, which a reader that cannot
     // be read could not keep either.
-    let mut contact = Contact::resume(saved.and_then(|text| serde_json::from_slice(&text).ok()), &boot_id);
-    if contact.agent.is_empty() {
-        // Kept before it is told: an agent that asks with another one after a crash would be refused for a lease.
-        contact.agent = Secret::generate().map_err(AgentError::Identity)?.hash().chars().take(16).collect();
-        let text = serde_json::to_vec(&contact).unwrap_or_default();
-        write_atomic(&layout.contact(), &text, 0o600)?;
+    let saved: Option<Contact> = saved.and_then(|text| serde_json::from_slice(&text).ok());
+    let rebooted = saved.as_ref().is_some_and(|saved| saved.boot_id != boot_id);
+    let mut contact = Contact::resume(saved, &boot_id);
+    if rebooted {
+        tracing::info!("this is another boot: what ran before has ended with it");
+        layout.forget_workers().map_err(|source| AgentError::Files { path: layout.workers(), source })?;
     }
-    Ok(contact)
+    if contact.agent.is_empty() {
+        contact.agent = Secret::generate().map_err(AgentError::Identity)?.hash().chars().take(16).collect();
+    } else if !rebooted {
+        return Ok((contact, false));
+    }
+    // Kept before anything is told or started. An agent that asked with another identity after a crash would be refused
+    // for a lease; and one that found the earlier boot's id again would forget workers that live.
+    let text = serde_json::to_vec(&contact).unwrap_or_default();
+    write_atomic(&layout.contact(), &text, 0o600)?;
+    Ok((contact, rebooted))
 }

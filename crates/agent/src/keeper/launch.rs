@@ -4,11 +4,14 @@
 //! anything starts. It may hold secrets in `env`: mode 0600, never printed.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeeperError, cpulist, state};
+use super::{KeeperError, cpulist};
 
 /// One worker to run. Amounts are in the unit of their name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,13 +58,20 @@ impl LaunchFile {
         dir.join("launch.json")
     }
 
-    /// Checks the order and writes it to `DIR/launch.json`, mode 0600, durably.
+    /// Checks the order and writes it to `DIR/launch.json`, mode 0600, whole or not at all. Not synced: a worker that a
+    /// power cut stopped is never started from it.
     ///
     /// # Errors
     /// The field that is wrong, or the file that could not be written.
     pub fn write(&self, dir: &Path) -> Result<(), KeeperError> {
         self.check()?;
-        state::write_json(&Self::path(dir), self)
+        let path = Self::path(dir);
+        let text = serde_json::to_vec(self).map_err(|source| KeeperError::Json { path: path.clone(), source })?;
+        let temporary = path.with_extension("json.new");
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        file.and_then(|mut file| file.write_all(&text)).map_err(KeeperError::file("write", &temporary))?;
+        std::fs::rename(&temporary, &path).map_err(KeeperError::file("put in place", &path))
     }
 
     /// Reads and checks `DIR/launch.json`.
@@ -69,7 +79,9 @@ impl LaunchFile {
     /// # Errors
     /// The file that could not be read, or the field that is wrong.
     pub fn read(dir: &Path) -> Result<Self, KeeperError> {
-        let file: Self = state::read_json(&Self::path(dir))?;
+        let path = Self::path(dir);
+        let text = std::fs::read(&path).map_err(KeeperError::file("read", &path))?;
+        let file: Self = serde_json::from_slice(&text).map_err(|source| KeeperError::Json { path, source })?;
         file.check()?;
         Ok(file)
     }

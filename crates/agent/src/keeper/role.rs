@@ -1,17 +1,16 @@
-//! The role `keeper DIR`: detaches itself, starts the worker, and runs one small poll loop until it is forgotten.
+//! The role `keeper DIR`: starts the worker and runs one small poll loop until it is forgotten.
 //!
 //! The loop tries every source that cannot block and then sleeps on all of them; nothing in it waits for a client, a
 //! log disk or the agent. Deadlines are on the boot-time clock, so that a suspended machine wakes to them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, flock};
@@ -29,8 +28,6 @@ use super::state::{IsolationKind, Phase, State};
 use super::sweep::Sweep;
 use super::{KeeperError, clock, proc};
 
-/// Tells the second process of the role that it is the keeper itself.
-const DETACHED: &str = "GANGER_KEEPER_DETACHED";
 /// What a keeper says when it answers on its socket.
 pub(super) const READY: &str = "ready";
 /// How long an ended keeper waits to be forgotten.
@@ -65,13 +62,11 @@ pub(super) struct Keeper {
     _lock: File,
 }
 
-/// The role. The first process starts a second one in a session of its own, passes on whether that came up, and
-/// exits, so that the keeper is nobody's zombie; the second is the keeper.
+/// The role, in a session of its own, so that it outlives whoever started it.
 #[must_use]
 pub fn main(dir: &Path) -> ExitCode {
-    if std::env::var_os(DETACHED).is_none() {
-        return detach(dir);
-    }
+    // Fails only for the leader of a process group, which then is detached enough.
+    let _ = rustix::process::setsid();
     match Keeper::open(dir).and_then(|keeper| announce(dir).map(|()| keeper)) {
         Ok(keeper) => keeper.run(),
         Err(error) => {
@@ -79,26 +74,6 @@ pub fn main(dir: &Path) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn detach(dir: &Path) -> ExitCode {
-    // Fails only for the leader of a process group, which then is detached enough.
-    let _ = rustix::process::setsid();
-    let started = Command::new("/proc/self/exe")
-        .arg0("ganger")
-        .arg("keeper")
-        .arg(dir)
-        .env(DETACHED, "1")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut word = String::new();
-    // Read to the end of the stream, which comes when the keeper has turned to its log, or with its end.
-    match started.and_then(|child| child.stdout.map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut word))) {
-        Ok(_) => print!("{word}"),
-        Err(error) => println!("cannot start the second process of the role: {error}"),
-    }
-    if word.trim_end() == READY { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Says that the socket answers, and turns standard output to the log like standard error.
@@ -112,9 +87,8 @@ impl Keeper {
     fn open(dir: &Path) -> Result<Self, KeeperError> {
         rustix::process::umask(Mode::from_bits_truncate(0o077));
         let lock = lock(dir)?;
-        let state_file = State::path(dir);
-        if state_file.exists() {
-            let message = format!("{} exists: a directory is for one run of one worker", state_file.display());
+        if State::is_there(dir) {
+            let message = format!("{} exists: a directory is for one run of one worker", State::path(dir).display());
             return Err(KeeperError::NotStarted { dir: dir.to_path_buf(), message });
         }
         let launch = LaunchFile::read(dir)?;

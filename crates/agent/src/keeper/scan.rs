@@ -54,7 +54,7 @@ pub fn scan(workers_dir: &Path) -> Result<Vec<Found>, KeeperError> {
 
 fn look(dir: PathBuf, boot_id: &str) -> Found {
     let (launch, launch_problem) = split(LaunchFile::read(&dir));
-    if !State::path(&dir).exists() {
+    if !State::is_there(&dir) {
         return Found { dir, standing: Standing::NotStarted, state: None, launch, problem: launch_problem };
     }
     let (state, state_problem) = split(State::read(&dir));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use super::KeeperError;
@@ -32,16 +33,16 @@ impl KeeperHandle {
     }
 }
 
-/// Starts `BINARY keeper DIR` for the `launch.json` in `dir`, detached, and returns when its socket answers. Its own
-/// messages go to `DIR/keeper.log`. The process that is started here exits at once, so the keeper is a child of
-/// init, or of the nearest subreaper, which has to reap it.
+/// Starts `BINARY keeper DIR` for the `launch.json` in `dir`, in a session of its own, and returns when its socket
+/// answers. Its own messages go to `DIR/keeper.log`. It is reaped here; when this process ends first it falls to init, or
+/// to the nearest subreaper, which has to reap it then.
 ///
 /// # Errors
 /// The keeper's own reason why it did not come up. That the *worker* could not start is no error here but its state.
 pub async fn spawn(binary: &Path, dir: &Path) -> Result<KeeperHandle, KeeperError> {
     let not_started = |message: String| KeeperError::NotStarted { dir: dir.to_path_buf(), message };
     let log = open_log(dir)?;
-    let started = Command::new(binary)
+    let mut keeper = Command::new(binary)
         .arg("keeper")
         .arg(dir)
         .stdin(Stdio::null())
@@ -49,14 +50,23 @@ pub async fn spawn(binary: &Path, dir: &Path) -> Result<KeeperHandle, KeeperErro
         .stderr(Stdio::from(log))
         .spawn()
         .map_err(|error| not_started(format!("cannot run {}: {error}", binary.display())))?;
-    // Not `output()`: that would capture standard error too, and the keeper holds it open for life.
-    let output = tokio::time::timeout(DEADLINE, started.wait_with_output())
+    let stdout = keeper.stdout.take();
+    tokio::spawn(async move { keeper.wait().await });
+    // To the end of the stream, which comes when the keeper has turned to its log, or with its end.
+    let mut word = String::new();
+    let heard = async {
+        match stdout {
+            Some(mut stdout) => stdout.read_to_string(&mut word).await,
+            None => Ok(0),
+        }
+    };
+    tokio::time::timeout(DEADLINE, heard)
         .await
         .map_err(|_| not_started(format!("it said nothing within {} s; see its keeper.log", DEADLINE.as_secs())))?
         .map_err(|error| not_started(format!("cannot hear {}: {error}", binary.display())))?;
-    match String::from_utf8_lossy(&output.stdout).trim_end() {
+    match word.trim_end() {
         READY => Ok(KeeperHandle { dir: dir.to_path_buf() }),
-        "" => Err(not_started(format!("it ended without a word ({}); see its keeper.log", output.status))),
+        "" => Err(not_started("it ended without a word; see its keeper.log".to_owned())),
         message => Err(not_started(message.to_owned())),
     }
 }

@@ -1,14 +1,12 @@
-//! `state.json`: what a keeper knows about its worker, durable at each change, readable without the keeper.
+//! `state.json`: what a keeper knows about its worker, written at each change, readable without the keeper. It outlives
+//! any process; a power cut ends the worker, and the boot's id in it tells of that.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::KeeperError;
+use crate::states;
 
 /// Where a worker is. It only moves forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -109,38 +107,23 @@ impl State {
         dir.join("state.json")
     }
 
+    /// Whether a keeper ever wrote one. A file that is still empty says no more than none.
+    #[must_use]
+    pub fn is_there(dir: &Path) -> bool {
+        std::fs::metadata(Self::path(dir)).is_ok_and(|file| file.len() > 0)
+    }
+
     /// Reads `DIR/state.json`.
     ///
     /// # Errors
     /// The file is missing or unreadable.
     pub fn read(dir: &Path) -> Result<Self, KeeperError> {
-        read_json(&Self::path(dir))
+        let path = Self::path(dir);
+        states::newest(&path).map_err(KeeperError::file("read", &path))
     }
 
     pub(crate) fn write(&self, dir: &Path) -> Result<(), KeeperError> {
-        write_json(&Self::path(dir), self)
+        let path = Self::path(dir);
+        states::add(&path, self).map_err(KeeperError::file("write", &path))
     }
-}
-
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, KeeperError> {
-    let text = std::fs::read(path).map_err(KeeperError::file("read", path))?;
-    serde_json::from_slice(&text).map_err(|source| KeeperError::Json { path: path.to_path_buf(), source })
-}
-
-/// Replaces `path` so that a crash at any instant leaves the old or the new content, mode 0600.
-pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), KeeperError> {
-    let text =
-        serde_json::to_vec_pretty(value).map_err(|source| KeeperError::Json { path: path.to_path_buf(), source })?;
-    let temporary = path.with_extension("json.new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)
-        .map_err(KeeperError::file("create", &temporary))?;
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(KeeperError::file("write", &temporary))?;
-    std::fs::rename(&temporary, path).map_err(KeeperError::file("replace", path))?;
-    let dir = path.parent().unwrap_or(Path::new("."));
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(KeeperError::file("sync", dir))
 }
