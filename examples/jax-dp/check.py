@@ -1,6 +1,7 @@
 """Shows that preemption costs no bit: four processes undisturbed, and four that are stopped twice and resumed.
 
-Run it with the Python that has the requirements; it needs nothing of Ganger. Exit code 0: every loss is equal.
+What is stopped has another number of CPUs than what resumes, as on other nodes. Run it with the Python that has the
+requirements; it needs nothing of Ganger. Exit code 0: every loss is equal.
 """
 
 import os
@@ -62,8 +63,9 @@ def timed(what, work):
 
 
 def stopped_twice(folder):
-    latest = ""
+    latest, all_cpus = "", os.sched_getaffinity(0)
     for attempt, (after, signalled) in enumerate([(30, 2), (70, 0)], start=1):
+        os.sched_setaffinity(0, {min(all_cpus)} if attempt == 1 else all_cpus)
         ranks = start(folder, "stopped", attempt, latest, step_time=0.05)
         seconds = stop_after(ranks, after, signalled)
         step, latest = announced(folder)

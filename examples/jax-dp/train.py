@@ -26,8 +26,10 @@ def catch_signals():
 # Before the imports, which take seconds: until then a SIGUSR1 would end the process without a word.
 catch_signals()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# One thread a process: ranks that share cores would only fight, and sums keep their order.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+# One thread a process: ranks that share cores would only fight. XLA else takes as many as it has CPUs, and splits its sums
+# among them: a run that resumed with another number of CPUs would end in other last bits.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("PJRT_NPROC", "1")
 
 import argparse
 import hashlib
