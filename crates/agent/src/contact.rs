@@ -92,6 +92,11 @@ impl Contact {
         Standing::Current
     }
 
+    /// Whether no newer orders than these were taken.
+    pub fn is_newest(&self, term: u64, generation: u64) -> bool {
+        (self.term, self.generation) == (term, generation)
+    }
+
     /// Leased workers may run for a lease from `asked_at` on. A deadline never moves back.
     pub fn prolong(&mut self, asked_at: u64) {
         self.deadline = self.deadline.max(Some(asked_at.saturating_add(self.lease_ms)));
@@ -182,8 +187,10 @@ mod tests {
         // An answer to an earlier request does not move the deadline back.
         contact.answered(1, 5, LEASE, 150, 220);
         assert_eq!(contact.deadline, Some(200 + LEASE));
+        assert!(contact.is_newest(1, 5));
         // A new leader may count from anywhere.
         assert_eq!(contact.answered(2, 1, LEASE, 300, 310), Standing::Current);
+        assert!(contact.is_newest(2, 1) && !contact.is_newest(1, 5), "what was current is overtaken");
     }
 
     #[test]

@@ -164,10 +164,18 @@ impl Link {
         }
         self.acknowledge(reply.acknowledged).await;
         self.leases.notify_one();
-        let orders = (standing == Standing::Current).then_some(reply.orders);
-        // The receiver is gone only when the agent shuts down.
-        let _ = self.news.send(News { orders, streams: reply.streams });
+        self.pass_on(reply, standing);
         Ok(standing)
+    }
+
+    /// While this answer's acknowledgement was written, the other loop may have passed on newer orders. Older ones after
+    /// them would leave out what was prepared meanwhile.
+    fn pass_on(&self, reply: SyncReply, standing: Standing) {
+        // Held until they are sent.
+        let contact = self.contact();
+        let current = standing == Standing::Current && contact.is_newest(reply.term, reply.generation);
+        // The receiver is gone only when the agent shuts down.
+        let _ = self.news.send(News { orders: current.then_some(reply.orders), streams: reply.streams });
     }
 
     fn request(&self, reports: Vec<NumberedReport>, wait: bool, now: u64) -> SyncRequest {

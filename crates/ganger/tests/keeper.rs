@@ -203,7 +203,7 @@ async fn a_bad_launch_file_or_a_used_directory_starts_nothing() {
     let workers = Workers::new();
     let dir = workers.prepare("true", |_| {});
     let text = std::fs::read_to_string(LaunchFile::path(&dir)).unwrap();
-    std::fs::write(LaunchFile::path(&dir), text.replace("\"workdir\": \"/\"", "\"workdir\": \"here\"")).unwrap();
+    std::fs::write(LaunchFile::path(&dir), text.replace("\"workdir\":\"/\"", "\"workdir\":\"here\"")).unwrap();
     let error = spawn(binary(), &dir).await.unwrap_err().to_string();
     assert!(error.contains("workdir"), "{error}");
     std::fs::write(LaunchFile::path(&dir), text).unwrap();
