@@ -2,8 +2,9 @@
 use crate::keeper::client::{Client, Stream};
 use crate::keeper::protocol::Target;
 use crate::keeper::scan::end_orphan;
+use crate::keeper::spares::{self, Spares};
 use crate::keeper::state::{Phase, State, Why};
-use crate::keeper::{Found, KeeperError, LaunchFile, scan, spawn};
+use crate::keeper::{Found, KeeperError, LaunchFile, scan};
 use ganger_core::model::job::Exit;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,7 +24,9 @@ pub enum Door {
 
 /// The keepers of this node; each is named by its worker's directory.
 pub trait Keepers: Send + Sync + 'static {
-    /// Writes the launch file and starts a keeper for it. Done when the keeper answers; the worker may still fail.
+    /// Makes the directory of a worker that is to come. Blocking.
+    fn furnish(&self, dir: &Path) -> std::io::Result<()>;
+    /// Writes the launch file and has a keeper start the worker. Done when the keeper answers; the worker may still fail.
     fn start<'a>(&'a self, dir: &'a Path, launch: &'a LaunchFile) -> Pending<'a, ()>;
     /// Waits until the worker is in `phase` or past it. What a dead keeper left is ended first.
     fn wait<'a>(&'a self, dir: &'a Path, phase: Phase) -> Pending<'a, State>;
@@ -31,27 +34,35 @@ pub trait Keepers: Send + Sync + 'static {
     fn lease<'a>(&'a self, dir: &'a Path, deadline_boottime_ms: u64) -> Pending<'a, ()>;
     fn stop<'a>(&'a self, dir: &'a Path, signal: i32, grace_ms: u64, target: Target) -> Pending<'a, ()>;
     fn kill<'a>(&'a self, dir: &'a Path) -> Pending<'a, ()>;
-    /// Lets the keeper of an ended worker go.
+    /// Removes the directory of a worker that has ended or never started; its keeper, if there is one, is done with it.
     fn forget<'a>(&'a self, dir: &'a Path) -> Pending<'a, ()>;
     fn scan<'a>(&'a self, workers: &'a Path) -> Pending<'a, Vec<Found>>;
     fn open<'a>(&'a self, dir: &'a Path, door: Door) -> Pending<'a, Stream>;
 }
 
 /// Keepers as processes of their own, started from `binary`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RealKeepers {
-    pub binary: PathBuf,
+    binary: PathBuf,
+    spares: Spares,
+}
+
+impl RealKeepers {
+    pub fn new(binary: PathBuf) -> RealKeepers {
+        RealKeepers { binary, spares: Spares::default() }
+    }
 }
 
 /// Between two looks at a keeper that does not answer.
 const RETRY: Duration = Duration::from_millis(200);
 
 impl Keepers for RealKeepers {
+    fn furnish(&self, dir: &Path) -> std::io::Result<()> {
+        self.spares.furnish(dir)
+    }
+
     fn start<'a>(&'a self, dir: &'a Path, launch: &'a LaunchFile) -> Pending<'a, ()> {
-        Box::pin(async move {
-            launch.write(dir)?;
-            spawn(&self.binary, dir).await.map(drop)
-        })
+        Box::pin(self.spares.start(&self.binary, dir, launch))
     }
 
     fn wait<'a>(&'a self, dir: &'a Path, phase: Phase) -> Pending<'a, State> {
@@ -82,13 +93,17 @@ impl Keepers for RealKeepers {
     }
 
     fn forget<'a>(&'a self, dir: &'a Path) -> Pending<'a, ()> {
-        Box::pin(async move { Client::connect(dir).await?.forget().await })
+        Box::pin(async move { self.spares.take_back(dir).await.map_err(KeeperError::file("remove", dir)) })
     }
 
     fn scan<'a>(&'a self, workers: &'a Path) -> Pending<'a, Vec<Found>> {
         Box::pin(async move {
             let workers = workers.to_path_buf();
-            blocking(move || scan(&workers)).await
+            blocking(move || {
+                spares::clear(&workers)?;
+                scan(&workers)
+            })
+            .await
         })
     }
 

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::MissedTickBehavior;
 
 /// Reports in one request.
 const BATCH: usize = 256;
@@ -28,6 +29,10 @@ const BACKOFF_LAST_MS: u64 = 10_000;
 /// quarters of the lease, before keepers warn workers of the end of the first one's lease, two seconds ahead. Sixteen
 /// leaves an eighth of the lease, less that warning, to ask peers in.
 const POLLS_PER_LEASE: u64 = 16;
+
+/// Two requests of a loop are at least so far apart, so that on a busy node several orders, and several reports, travel
+/// together. On a node where little happens nothing waits for this.
+const PACE: Duration = Duration::from_millis(20);
 
 /// What a good answer brought.
 #[derive(Debug)]
@@ -80,7 +85,10 @@ impl Link {
     pub async fn poll(self: &Arc<Link>) {
         let mut failures = 0;
         let mut registered = false;
+        let mut pace = tokio::time::interval(PACE);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            pace.tick().await;
             let outcome = if registered { self.exchange(Vec::new(), true).await } else { self.register().await };
             match outcome {
                 Ok(Standing::Deposed) => {
@@ -106,12 +114,14 @@ impl Link {
     /// Sends reports whenever there are some, for ever.
     pub async fn push(self: &Arc<Link>) {
         let mut failures = 0;
+        let mut pace = tokio::time::interval(PACE);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let reports = self.journal.lock().unwrap_or_else(PoisonError::into_inner).pending(BATCH);
-            if reports.is_empty() {
+            pace.tick().await;
+            while !self.has_reports() {
                 self.reports.notified().await;
-                continue;
             }
+            let reports = self.journal.lock().unwrap_or_else(PoisonError::into_inner).pending(BATCH);
             match self.exchange(reports, false).await {
                 Ok(standing) if standing != Standing::Deposed => failures = 0,
                 outcome => {
@@ -123,6 +133,10 @@ impl Link {
                 }
             }
         }
+    }
+
+    fn has_reports(&self) -> bool {
+        !self.journal.lock().unwrap_or_else(PoisonError::into_inner).pending(1).is_empty()
     }
 
     async fn pause(&self, failures: u32) {
@@ -175,7 +189,7 @@ impl Link {
         let contact = self.contact();
         let current = standing == Standing::Current && contact.is_newest(reply.term, reply.generation);
         // The receiver is gone only when the agent shuts down.
-        let _ = self.news.send(News { orders: current.then_some(reply.orders), streams: reply.streams });
+        let _ = self.news.send(News { orders: reply.orders.filter(|_| current), streams: reply.streams });
     }
 
     fn request(&self, reports: Vec<NumberedReport>, wait: bool, now: u64) -> SyncRequest {

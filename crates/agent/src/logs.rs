@@ -5,11 +5,10 @@
 //! the user owns. (Writing the user's path directly was rejected for that reason.)
 use crate::account::Account;
 use crate::config::LogPolicy;
-use crate::record::pass;
 use crate::unit::UnitKey;
 use ganger_core::model::ids::JobId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
@@ -19,11 +18,8 @@ use std::time::{Duration, SystemTime};
 /// Makes an empty file for `account` alone in a directory of ours; an existing one stays.
 ///
 /// # Errors
-/// The file or its directories cannot be made.
+/// The file cannot be made.
 pub fn create_for(account: &Account, path: &Path) -> std::io::Result<()> {
-    for dir in path.ancestors().skip(1).take(2).collect::<Vec<_>>().into_iter().rev() {
-        pass(dir)?;
-    }
     let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc_nofollow()).open(path)?;
     if file.metadata()?.uid() != account.uid {
         fchown(&file, Some(account.uid), Some(account.gid))?;
@@ -85,49 +81,51 @@ pub fn link(link: &Path, log: &Path, logs: &Path, account: &Account) -> Result<(
     rustix::fs::symlinkat(log, &dir, name).map_err(|error| fail(error.to_string()))
 }
 
+/// What lies in the directory of logs for one job.
+#[derive(Default)]
+struct Kept {
+    bytes: u64,
+    newest: Option<SystemTime>,
+    paths: Vec<PathBuf>,
+}
+
 /// Removes the logs of ended jobs that are too old, then the oldest until the rest is small enough. Jobs in `live` stay.
 /// Returns the jobs whose logs went.
 pub fn prune(logs: &Path, live: &BTreeSet<JobId>, policy: LogPolicy, now: SystemTime) -> Vec<JobId> {
-    let mut ended: Vec<(SystemTime, u64, JobId, PathBuf)> = Vec::new();
-    let mut total: u64 = 0;
-    for entry in std::fs::read_dir(logs).into_iter().flatten().flatten() {
-        let Some(job) = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(JobId) else { continue };
-        let (bytes, newest) = measure(&entry.path());
-        total = total.saturating_add(bytes);
-        if !live.contains(&job) {
-            ended.push((newest, bytes, job, entry.path()));
-        }
-    }
-    ended.sort();
+    let kept = by_job(logs);
+    let mut total = kept.values().fold(0u64, |sum, kept| sum.saturating_add(kept.bytes));
+    let mut ended: Vec<(JobId, Kept)> = kept.into_iter().filter(|(job, _)| !live.contains(job)).collect();
+    ended.sort_by_key(|(job, kept)| (kept.newest, *job));
     let mut gone = Vec::new();
-    for (newest, bytes, job, path) in ended {
-        let age = now.duration_since(newest).unwrap_or(Duration::ZERO);
+    for (job, kept) in ended {
+        let age = kept.newest.and_then(|newest| now.duration_since(newest).ok()).unwrap_or(Duration::ZERO);
         if age <= policy.keep_for && total <= policy.keep_bytes {
             continue;
         }
-        match std::fs::remove_dir_all(&path) {
+        match kept.paths.iter().try_for_each(std::fs::remove_file) {
             Ok(()) => {
-                total = total.saturating_sub(bytes);
+                total = total.saturating_sub(kept.bytes);
                 gone.push(job);
             }
-            Err(error) => tracing::warn!(path = %path.display(), %error, "old logs cannot be removed"),
+            Err(error) => tracing::warn!(%job, dir = %logs.display(), %error, "old logs cannot be removed"),
         }
     }
     gone
 }
 
-/// Bytes and newest change of all files below.
-fn measure(dir: &Path) -> (u64, SystemTime) {
-    let mut sum = (0, SystemTime::UNIX_EPOCH);
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let Ok(metadata) = entry.metadata() else { continue };
-        let (bytes, newest) = match metadata.is_dir() {
-            true => measure(&entry.path()),
-            false => (metadata.len(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)),
-        };
-        sum = (sum.0 + bytes, sum.1.max(newest));
+/// The files of each job: their names begin with its number.
+fn by_job(logs: &Path) -> BTreeMap<JobId, Kept> {
+    let mut found: BTreeMap<JobId, Kept> = BTreeMap::new();
+    for entry in std::fs::read_dir(logs).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.split('.').next()?.parse().ok());
+        let (Some(job), Ok(metadata)) = (number.map(JobId), entry.metadata()) else { continue };
+        let kept = found.entry(job).or_default();
+        kept.bytes += metadata.len();
+        kept.newest = kept.newest.max(metadata.modified().ok());
+        kept.paths.push(entry.path());
     }
-    sum
+    found
 }
 
 #[cfg(test)]
@@ -173,15 +171,16 @@ mod tests {
     fn old_and_large_logs_go_oldest_first_and_live_ones_stay() {
         let dir = TempDir::new();
         for (job, age, bytes) in [(1, 50, 10), (2, 40, 10), (3, 30, 10), (4, 20, 10), (5, 9_000, 10)] {
-            let path = dir.path().join(job.to_string()).join("1");
-            std::fs::create_dir_all(&path).unwrap();
-            let file = std::fs::File::create(path.join("0.log")).unwrap();
-            file.set_len(bytes).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+            for rank in 0..2 {
+                let file = std::fs::File::create(dir.path().join(format!("{job}.1.{rank}.log"))).unwrap();
+                file.set_len(bytes / 2).unwrap();
+                file.set_modified(SystemTime::now() - Duration::from_secs(age + rank)).unwrap();
+            }
         }
         let policy = LogPolicy { keep_for: Duration::from_secs(1_000), keep_bytes: 20 };
         let gone = prune(dir.path(), &BTreeSet::from([JobId(1)]), policy, SystemTime::now());
         assert_eq!(gone, [JobId(5), JobId(2), JobId(3)]);
-        assert!(dir.path().join("1").exists() && dir.path().join("4").exists());
+        let left = by_job(dir.path());
+        assert_eq!(left.keys().copied().collect::<Vec<_>>(), [JobId(1), JobId(4)]);
     }
 }

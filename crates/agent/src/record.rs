@@ -22,12 +22,17 @@ pub struct Record {
 }
 
 impl Record {
+    /// Where the file lies in a unit's directory.
+    pub fn path(dir: &Path) -> PathBuf {
+        dir.join("unit.json")
+    }
+
     /// Writes `DIR/unit.json`.
     ///
     /// # Errors
     /// Why it cannot be written, for people.
     pub fn save(&self, dir: &Path) -> Result<(), String> {
-        let path = dir.join("unit.json");
+        let path = Record::path(dir);
         states::add(&path, self).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
@@ -36,7 +41,7 @@ impl Record {
     /// # Errors
     /// Why it cannot be read, for people.
     pub fn load(dir: &Path) -> Result<Record, String> {
-        let path = dir.join("unit.json");
+        let path = Record::path(dir);
         states::newest(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
     }
 }
@@ -57,9 +62,7 @@ impl Layout {
     /// # Errors
     /// A directory cannot be made.
     pub fn create(&self) -> std::io::Result<()> {
-        [self.root.clone(), self.workers(), self.root.join("exchange"), self.logs()]
-            .iter()
-            .try_for_each(|dir| pass(dir))
+        [self.root.clone(), self.workers(), self.logs()].iter().try_for_each(|dir| pass(dir))
     }
 
     /// Removes all that is known of units; their logs stay.
@@ -67,11 +70,8 @@ impl Layout {
     /// # Errors
     /// Something cannot be removed.
     pub fn forget_workers(&self) -> std::io::Result<()> {
-        for dir in [self.workers(), self.root.join("exchange")] {
-            std::fs::remove_dir_all(&dir)?;
-            pass(&dir)?;
-        }
-        Ok(())
+        std::fs::remove_dir_all(self.workers())?;
+        pass(&self.workers())
     }
 
     pub fn lock(&self) -> PathBuf {
@@ -94,18 +94,20 @@ impl Layout {
         self.workers().join(key.to_string())
     }
 
-    /// What the rank and the agent write for each other.
-    pub fn exchange(&self, key: UnitKey) -> PathBuf {
-        self.root.join("exchange").join(key.to_string())
+    /// A file that the rank and the agent write for each other. It lies beside the log and goes with it: a directory of its
+    /// own for each would cost a node more than writing the file.
+    pub fn exchange(&self, key: UnitKey, name: &str) -> PathBuf {
+        self.log(key, key.lead.0).with_extension(name)
     }
 
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
 
-    /// The log of a rank: `logs/<job>/<attempt>/<rank>.log`.
+    /// The log of a rank: `logs/<job>.<attempt>.<rank>.log`. No directory for each job: making those costs a node more than
+    /// writing a short log.
     pub fn log(&self, key: UnitKey, rank: u32) -> PathBuf {
-        self.logs().join(key.job.to_string()).join(key.attempt.to_string()).join(format!("{rank}.log"))
+        self.logs().join(format!("{}.{}.{rank}.log", key.job, key.attempt))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::inventory::Inventory;
 use crate::keeper::LaunchFile;
 use crate::logs;
 use crate::prepare::{resumable, workdir};
-use crate::record::{Layout, pass};
+use crate::record::Layout;
 use crate::unit::Unit;
 use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::job::Launcher;
@@ -96,27 +96,26 @@ fn memory<'a>(devices: impl Iterator<Item = &'a Devices>) -> Option<u64> {
 }
 
 fn files(unit: &Unit, layout: &Layout, account: &Account) -> Result<Files, String> {
-    let dir = layout.exchange(unit.key);
+    let (announce, hosts) = (announce_file(layout, unit), layout.exchange(unit.key, "hostfile"));
     let make = || -> std::io::Result<()> {
-        pass(&dir)?;
-        logs::create_for(account, &announce_file(layout, unit))?;
+        logs::create_for(account, &announce)?;
         if unit.launch.run.launcher == Launcher::Mpi {
-            std::fs::write(dir.join("hostfile"), hostfile(&unit.launch))?;
+            std::fs::write(&hosts, hostfile(&unit.launch))?;
         }
         Ok(())
     };
-    make().map_err(|error| format!("cannot make the files of the job in {}: {error}", dir.display()))?;
+    make().map_err(|error| format!("cannot make the files of the job beside {}: {error}", announce.display()))?;
     Ok(Files {
-        preempt: dir.join("preempt"),
-        announce: announce_file(layout, unit),
-        hostfile: dir.join("hostfile"),
+        preempt: layout.exchange(unit.key, "preempt"),
+        announce,
+        hostfile: hosts,
         checkpoint_dir: fence(unit, account)?,
     })
 }
 
 /// Where the ranks of `unit` announce checkpoints.
 pub fn announce_file(layout: &Layout, unit: &Unit) -> PathBuf {
-    layout.exchange(unit.key).join("checkpoints")
+    layout.exchange(unit.key, "checkpoints")
 }
 
 /// Shuts older attempts out of the checkpoint directory and names this attempt's own. A job that is given the directory
@@ -143,7 +142,7 @@ fn open_logs(unit: &Unit, layout: &Layout, account: &Account, workdir: &Path) ->
     // Ranks without a process of their own share the log of the one that has it.
     for member in unit.members.iter().skip(1) {
         let link = layout.log(unit.key, member.rank.0);
-        if let Err(error) = std::os::unix::fs::symlink(format!("{}.log", unit.key.lead), &link) {
+        if let Err(error) = std::os::unix::fs::symlink(log.file_name().unwrap_or_default(), &link) {
             tracing::debug!(link = %link.display(), %error, "no link to the log of the lead");
         }
     }
@@ -160,10 +159,10 @@ fn open_logs(unit: &Unit, layout: &Layout, account: &Account, workdir: &Path) ->
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_preempt(exchange: &Path, deadline: Time) -> std::io::Result<()> {
-    let fresh = exchange.join("preempt.new");
+pub fn write_preempt(preempt: &Path, deadline: Time) -> std::io::Result<()> {
+    let fresh = preempt.with_extension("preempt.new");
     std::fs::write(&fresh, format!("{}\n", deadline.0 / 1_000))?;
-    std::fs::rename(fresh, exchange.join("preempt"))
+    std::fs::rename(fresh, preempt)
 }
 
 /// The signal that asks the ranks to save and leave.

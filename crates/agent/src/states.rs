@@ -23,6 +23,25 @@ pub(crate) fn add<T: Serialize>(path: &Path, state: &T) -> Result<()> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)?.write_all(&line)
 }
 
+/// Takes all states out of the file at `path`; without one there is nothing to do.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn clear(path: &Path) -> Result<()> {
+    match OpenOptions::new().write(true).open(path) {
+        // The first byte stays, an empty line: what is written to an emptied file is written out at its closing, as if it
+        // took another one's place.
+        Ok(file) if file.metadata()?.len() > 1 => file.set_len(1),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a state was ever written to the file at `path`, since it was last cleared.
+pub(crate) fn is_any(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() > 1)
+}
+
 /// The newest state in the file at `path`.
 ///
 /// # Errors
@@ -57,5 +76,12 @@ mod tests {
             add(&path, &[3, 30]).unwrap();
             assert_eq!(newest::<[u32; 2]>(&path).unwrap(), [3, 30], "after a cut at {cut}");
         }
+        assert!(is_any(&path));
+        clear(&path).unwrap();
+        assert!(!is_any(&path));
+        assert_eq!(newest::<[u32; 2]>(&path).unwrap_err().kind(), ErrorKind::InvalidData);
+        add(&path, &[4, 40]).unwrap();
+        assert_eq!(newest::<[u32; 2]>(&path).unwrap(), [4, 40]);
+        clear(&dir.path().join("none")).unwrap();
     }
 }

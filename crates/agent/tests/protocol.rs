@@ -80,7 +80,7 @@ async fn a_worker_is_prepared_started_and_reported_to_its_end() {
         .unwrap();
     bench.keepers.end("7.1.0", 3);
     assert_eq!(bench.report("ended", ended).await, Exit::Code(3));
-    let log = bench.dir.path().join("n0/logs/7/1/0.log");
+    let log = bench.dir.path().join("n0/logs/7.1.0.log");
     assert!(log.exists());
     // While an order names it its files stay; then they go, and the log remains.
     let dir = bench.dir.path().join("n0/workers/7.1.0");
@@ -184,7 +184,7 @@ async fn a_stop_with_grace_writes_the_deadline_and_signals_and_one_without_kills
         until("the keeper is asked", || asked().filter(|asked| asked.len() == count)).await
     };
     assert_eq!(asked(1).await, ["stop 10 Group"]);
-    let preempt = std::fs::read_to_string(bench.dir.path().join("n0/exchange/7.1.0/preempt")).unwrap();
+    let preempt = std::fs::read_to_string(bench.dir.path().join("n0/logs/7.1.0.preempt")).unwrap();
     let deadline: u64 = preempt.trim().parse().unwrap();
     assert!(deadline > ganger_runtime::clock::unix_ms() / 1_000);
     bench.server.order("n0", vec![order(0, Launcher::Ranks, stop(false))]);
@@ -268,7 +268,7 @@ async fn a_log_is_streamed_until_the_worker_has_ended() {
     let bench = Bench::new().await;
     let agent = bench.start();
     bench.run_rank().await;
-    let log = bench.dir.path().join("n0/logs/7/1/0.log");
+    let log = bench.dir.path().join("n0/logs/7.1.0.log");
     std::fs::write(&log, "first\n").unwrap();
     let asked = order(0, Launcher::Ranks, go());
     let kind = StreamKind::Log { from_byte: 0, follow: true };

@@ -134,7 +134,7 @@ fn an_agent_that_stays_away_loses_its_ranks_to_another_node_after_the_lease() {
     let second = cluster.await_run("train", 2);
     assert_ne!(second["nodes"][0], first.as_str(), "{second}");
     // The keepers of the dead agent, which are still there to tell of it, ended its ranks by themselves.
-    let alive = processes_with(&format!("{}/exchange", cluster.node_dir(&first).display()));
+    let alive = processes_with(&format!("{}/logs/", cluster.node_dir(&first).display()));
     assert_eq!(alive, Vec::<i32>::new(), "ranks of {first} outlived the lease");
     let done = cluster.await_state("train", "done");
     assert_eq!(done["attempt"], 2, "{done}");

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use ganger_agent::keeper::client::{Client, StreamEvent, StreamOutput};
 use ganger_agent::keeper::protocol::{ExecExit, Target};
 use ganger_agent::keeper::scan::end_orphan;
+use ganger_agent::keeper::spares::Spares;
 use ganger_agent::keeper::state::{IsolationKind, Phase, State, Why};
 use ganger_agent::keeper::{KeeperError, LaunchFile, Standing, boottime_ms, scan, spawn};
 
@@ -88,6 +89,8 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
+        let resting = std::fs::read_dir(self.root.join("spare")).into_iter().flatten().flatten();
+        resting.for_each(|spare| drop(ask(&spare.path().join("keeper.sock"), r#"{"op":"forget"}"#)));
         for found in scan(&self.dir()).into_iter().flatten() {
             for request in [r#"{"op":"kill"}"#, r#"{"op":"wait","phase":"ended"}"#, r#"{"op":"forget"}"#] {
                 let _ = ask(&found.dir.join("keeper.sock"), request);
@@ -549,4 +552,91 @@ async fn a_memory_limit_is_in_force_or_recorded_as_not() {
     let log = std::fs::read_to_string(dir.join("log")).unwrap();
     let in_force = !state.not_applied.iter().any(|wish| wish.what == "memory");
     assert_eq!(in_force, !log.contains("200000000"), "{:?}\n{log}", state.not_applied);
+}
+
+/// Where the agent keeps what rests, beside the workers.
+fn rest_in(workers: &Workers, dir: &Path) -> PathBuf {
+    let spare = workers.root.join("spare");
+    std::fs::rename(dir, &spare).unwrap();
+    spare
+}
+
+#[tokio::test]
+async fn a_keeper_that_rests_takes_the_next_worker_and_keeps_nothing_of_the_one_before() {
+    let workers = Workers::new();
+    let (dir, mut client) =
+        workers.start("echo one; exit 3", |l| drop(l.env.insert("SECRET".into(), "s".into()))).await;
+    let state = ended(&mut client).await;
+    assert_eq!(outcome(&state), (Some(3), None, Why::Exited));
+    let spare = rest_in(&workers, &dir);
+    let mut client = Client::connect(&spare).await.unwrap();
+    client.rest().await.unwrap();
+    assert!(!State::is_there(&spare));
+    for refused in [client.status().await.map(drop), client.kill().await, client.lease(1).await] {
+        assert!(refused.unwrap_err().to_string().contains("rests"));
+    }
+    let next = workers.dir().join("w1");
+    std::fs::rename(&spare, &next).unwrap();
+    assert!(client.begin(&workers.dir()).await.unwrap_err().to_string().contains("not the directory"));
+    let mut launch = LaunchFile::read(&next).unwrap();
+    launch.rank = 4;
+    launch.command[2] = "echo two $SECRET; exit 4".into();
+    launch.env.remove("SECRET");
+    launch.log = next.join("log2");
+    launch.write(&next).unwrap();
+    client.begin(&next).await.unwrap();
+    assert!(client.begin(&next).await.unwrap_err().to_string().contains("has a worker"));
+    let second = ended(&mut client).await;
+    assert_eq!((second.rank, outcome(&second), second.keeper), (4, (Some(4), None, Why::Exited), state.keeper));
+    assert_eq!(std::fs::read_to_string(next.join("log2")).unwrap(), "two\n");
+    assert_eq!(State::read(&next).unwrap(), second);
+    client.forget().await.unwrap();
+    until("the keeper to go", || (!next.join("keeper.sock").exists()).then_some(()));
+}
+
+#[tokio::test]
+async fn a_keeper_killed_while_it_rests_or_between_two_workers_leaves_nothing_running() {
+    let workers = Workers::new();
+    let (dir, mut client) = workers.start("true", |_| {}).await;
+    let keeper = rustix::process::Pid::from_raw(ended(&mut client).await.keeper.pid).unwrap();
+    client.rest().await.unwrap();
+    assert_eq!(scan(&workers.dir()).unwrap()[0].standing, Standing::NotStarted);
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    until("the keeper to be gone", || (!lives(keeper.as_raw_nonzero().get())).then_some(()));
+    // Another one starts in the same place.
+    let mut client = spawn(binary(), &dir).await.unwrap().connect().await.unwrap();
+    assert_eq!(outcome(&ended(&mut client).await), (Some(0), None, Why::Exited));
+}
+
+#[tokio::test]
+async fn workers_follow_one_another_in_the_same_keeper() {
+    let workers = Workers::new();
+    let spares = Spares::default();
+    let mut keepers = std::collections::BTreeSet::new();
+    for number in 0..4 {
+        let prepared = workers.prepare(&format!("exit {number}"), |launch| launch.log = workers.flag("log"));
+        let launch = LaunchFile::read(&prepared).unwrap();
+        std::fs::remove_dir_all(&prepared).unwrap();
+        let dir = workers.dir().join(format!("7.2.{number}"));
+        spares.furnish(&dir).unwrap();
+        spares.start(binary(), &dir, &launch).await.unwrap();
+        let state = ended(&mut Client::connect(&dir).await.unwrap()).await;
+        assert_eq!(outcome(&state), (Some(number), None, Why::Exited));
+        keepers.insert(state.keeper);
+        spares.take_back(&dir).await.unwrap();
+        assert!(!dir.exists());
+    }
+    assert_eq!(keepers.len(), 1, "one keeper had all of them");
+    let resting = std::fs::read_dir(workers.root.join("spare")).unwrap().count();
+    assert_eq!(resting, 1);
+}
+
+#[tokio::test]
+async fn a_keeper_does_not_rest_while_its_worker_runs() {
+    let workers = Workers::new();
+    let (dir, mut client) = workers.start("sleep 600", |_| {}).await;
+    assert!(client.rest().await.unwrap_err().to_string().contains("has not ended"));
+    assert!(client.begin(&dir).await.unwrap_err().to_string().contains("has a worker"));
+    client.kill().await.unwrap();
+    assert_eq!(outcome(&ended(&mut client).await), (None, Some(KILL), Why::Killed));
 }

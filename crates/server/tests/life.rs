@@ -106,7 +106,7 @@ async fn repeated_reports_are_harmless() {
     let owner = server.owner();
     let mut agent = Agent::register(owner.clone(), "n0").await;
     submit(&owner, &job("one")).await.unwrap();
-    while agent.sync(1_000).await.unwrap().orders.is_empty() {}
+    while agent.sync(1_000).await.unwrap().orders.is_none_or(|orders| orders.is_empty()) {}
     let first = agent.request(0);
     assert_eq!(first.reports.len(), 1);
     // The answer to the first is lost; the agent, then a server that forgot, get it again.
@@ -135,7 +135,7 @@ async fn a_long_poll_wakes_for_orders_and_not_for_those_of_others() {
     let _: NodeView = owner.post("/v1/nodes/a-idle/cordon", &json!(null)).await.unwrap();
     idle.sync(0).await.unwrap();
     let generation = idle.request(0).generation_seen;
-    let waiting = tokio::spawn(async move { agent.sync(20_000).await.unwrap().orders.len() });
+    let waiting = tokio::spawn(async move { agent.sync(20_000).await.unwrap().orders.unwrap().len() });
     let quiet = tokio::spawn(async move { idle.sync(300).await.unwrap().generation });
     submit(&owner, &job("one")).await.unwrap();
     let woken = tokio::time::timeout(Duration::from_secs(10), waiting).await;

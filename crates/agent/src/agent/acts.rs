@@ -36,14 +36,13 @@ impl Agent {
             Act::Kill(key) => self.stop(key, StopAsked { deadline: Time(0), grace: false }),
             Act::EndUnstarted(key) => {
                 self.refuse(key, Act::stopped_early());
-                self.remove_files(key).await;
+                self.clear_away(key).await;
             }
-            Act::DropPreparation(key) => {
+            Act::DropPreparation(key) | Act::Forget(key) => {
                 self.entries.remove(&key);
-                self.remove_files(key).await;
+                self.clear_away(key).await;
             }
             Act::TellStray(key) => self.tell_stray(key),
-            Act::Forget(key) => self.forget(key).await,
         }
     }
 
@@ -66,7 +65,10 @@ impl Agent {
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.stage == Stage::Preparing) else { return };
         let kept = outcome.and_then(|preparation| {
             entry.record.port = preparation.port;
-            save(&self.shared, &entry.record)?;
+            let dir = self.shared.layout.worker(key);
+            let made = self.shared.keepers.furnish(&dir);
+            made.map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+            entry.record.save(&dir)?;
             Ok(preparation)
         });
         match kept {
@@ -122,7 +124,7 @@ impl Agent {
         *stop = Some(asked);
         let stopping = Stopping {
             dir: self.shared.layout.worker(key),
-            exchange: self.shared.layout.exchange(key),
+            preempt: self.shared.layout.exchange(key, "preempt"),
             signal: start::stop_signal(&entry.record.launch),
             // A launcher ends its ranks when it is signalled itself; the ranks are the ones that save.
             target: match entry.record.launch.run.launcher {
@@ -160,41 +162,16 @@ impl Agent {
         }
     }
 
-    async fn forget(&mut self, key: UnitKey) {
-        let started = self.entries.remove(&key).is_some_and(|entry| entry.record.started);
-        if started && let Err(error) = self.shared.keepers.forget(&self.shared.layout.worker(key)).await {
-            tracing::debug!(unit = %key, %error, "its keeper is gone already");
-        }
-        self.remove_files(key).await;
-    }
-
-    /// Removes the unit's own files; its logs stay.
-    async fn remove_files(&self, key: UnitKey) {
-        let dirs = [self.shared.layout.worker(key), self.shared.layout.exchange(key)];
-        let work = move || {
-            for dir in dirs {
-                match std::fs::remove_dir_all(&dir) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        tracing::warn!(dir = %dir.display(), %error, "it cannot be removed");
-                    }
-                    _ => {}
-                }
-            }
-        };
-        if let Err(error) = tokio::task::spawn_blocking(work).await {
-            tracing::error!(unit = %key, %error, "removing its files failed");
+    /// Lets its keeper go and removes what it was told; its logs stay.
+    async fn clear_away(&self, key: UnitKey) {
+        if let Err(error) = self.shared.keepers.forget(&self.shared.layout.worker(key)).await {
+            tracing::warn!(unit = %key, %error, "its directory cannot be removed");
         }
     }
 }
 
 fn record(unit: &Unit, port: u16) -> Record {
     Record { key: unit.key, launch: unit.launch.clone(), members: unit.members.clone(), port, started: false }
-}
-
-fn save(shared: &Shared, record: &Record) -> Result<(), String> {
-    let dir = shared.layout.worker(record.key);
-    crate::record::pass(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-    record.save(&dir)
 }
 
 /// The record is written before the keeper is started, so that a restarted agent never starts it again.
@@ -208,7 +185,7 @@ async fn launch(
     let dir = shared.layout.worker(unit.key);
     let ground = shared.clone();
     let describe = move || {
-        save(&ground, &record)?;
+        record.save(&ground.layout.worker(record.key))?;
         let ground = Ground {
             config: &ground.config,
             inventory: &ground.inventory,
@@ -230,7 +207,7 @@ async fn launch(
 /// One stop, as it is asked of a keeper.
 struct Stopping {
     dir: PathBuf,
-    exchange: PathBuf,
+    preempt: PathBuf,
     signal: i32,
     target: Target,
     asked: StopAsked,
@@ -241,10 +218,10 @@ impl Stopping {
         if !self.asked.grace {
             return shared.keepers.kill(&self.dir).await;
         }
-        let (exchange, deadline) = (self.exchange.clone(), self.asked.deadline);
-        let written = tokio::task::spawn_blocking(move || start::write_preempt(&exchange, deadline)).await;
+        let (preempt, deadline) = (self.preempt.clone(), self.asked.deadline);
+        let written = tokio::task::spawn_blocking(move || start::write_preempt(&preempt, deadline)).await;
         if !matches!(written, Ok(Ok(()))) {
-            tracing::warn!(dir = %self.exchange.display(), ?written, "the ranks learn of the stop by its signal only");
+            tracing::warn!(file = %self.preempt.display(), ?written, "the ranks learn of the stop by its signal only");
         }
         let left_ms = deadline.0.saturating_sub(unix_ms());
         let grace_ms = match self.signal {

@@ -54,7 +54,7 @@ pub enum AgentError {
 /// # Errors
 /// It could not begin: machine, data directory, token or address cannot be used. A server that is away is no error.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()> + Send) -> Result<(), AgentError> {
-    let keepers = Arc::new(RealKeepers { binary: config.binary.clone() });
+    let keepers = Arc::new(RealKeepers::new(config.binary.clone()));
     run_with(config, keepers, shutdown).await
 }
 

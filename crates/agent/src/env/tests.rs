@@ -25,9 +25,9 @@ fn build(launcher: Launcher, change: impl FnOnce(&mut Launch, &mut Vec<Member>))
         shell: "/bin/bash".into(),
     };
     let files = Files {
-        preempt: "/d/exchange/7.2.2/preempt".into(),
-        announce: "/d/exchange/7.2.2/checkpoints".into(),
-        hostfile: "/d/exchange/7.2.2/hostfile".into(),
+        preempt: "/d/logs/7.2.2.preempt".into(),
+        announce: "/d/logs/7.2.2.checkpoints".into(),
+        hostfile: "/d/logs/7.2.2.hostfile".into(),
         checkpoint_dir: Some("/shared/ckpt/llama-ft/attempt-2".into()),
     };
     environment(&Scene {
@@ -70,7 +70,7 @@ fn torchrun_is_told_its_flags_and_sees_the_gpus_of_all_its_ranks() {
 #[test]
 fn mpi_gets_a_hostfile_with_all_slots() {
     let env = build(Launcher::Mpi, |_, _| ());
-    assert_eq!(env["OMPI_MCA_orte_default_hostfile"], "/d/exchange/7.2.2/hostfile");
+    assert_eq!(env["OMPI_MCA_orte_default_hostfile"], "/d/logs/7.2.2.hostfile");
     assert_eq!(hostfile(&testing::launch(Launcher::Mpi)), "10.0.0.1 slots=2\n10.0.0.2 slots=2\n");
 }
 

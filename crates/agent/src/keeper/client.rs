@@ -93,6 +93,23 @@ impl Client {
         self.ask_done(&Request::Forget).await
     }
 
+    /// Lets the keeper of an ended worker rest; the worker's state is cleared.
+    ///
+    /// # Errors
+    /// Refused while anything of the worker is left.
+    pub async fn rest(&mut self) -> Result<(), KeeperError> {
+        self.ask_done(&Request::Rest).await
+    }
+
+    /// Has a resting keeper start the worker of `dir`, its directory.
+    ///
+    /// # Errors
+    /// The keeper does not rest there, or cannot read the launch file. That the worker could not start is no error here
+    /// but its state.
+    pub async fn begin(&mut self, dir: &Path) -> Result<(), KeeperError> {
+        self.ask_done(&Request::Begin { dir: dir.to_path_buf() }).await
+    }
+
     /// Runs a further command beside the worker; `env` is added to the worker's. That it cannot be executed comes as
     /// [`ExecExit::launch_failed`].
     ///

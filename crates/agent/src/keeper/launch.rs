@@ -4,14 +4,12 @@
 //! anything starts. It may hold secrets in `env`: mode 0600, never printed.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::{KeeperError, cpulist};
+use crate::states;
 
 /// One worker to run. Amounts are in the unit of their name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,20 +56,15 @@ impl LaunchFile {
         dir.join("launch.json")
     }
 
-    /// Checks the order and writes it to `DIR/launch.json`, mode 0600, whole or not at all. Not synced: a worker that a
-    /// power cut stopped is never started from it.
+    /// Checks the order and writes it to `DIR/launch.json`, mode 0600. Not synced: a worker that a power cut stopped is
+    /// never started from it.
     ///
     /// # Errors
     /// The field that is wrong, or the file that could not be written.
     pub fn write(&self, dir: &Path) -> Result<(), KeeperError> {
         self.check()?;
         let path = Self::path(dir);
-        let text = serde_json::to_vec(self).map_err(|source| KeeperError::Json { path: path.clone(), source })?;
-        let temporary = path.with_extension("json.new");
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary);
-        file.and_then(|mut file| file.write_all(&text)).map_err(KeeperError::file("write", &temporary))?;
-        std::fs::rename(&temporary, &path).map_err(KeeperError::file("put in place", &path))
+        states::add(&path, self).map_err(KeeperError::file("write", &path))
     }
 
     /// Reads and checks `DIR/launch.json`.
@@ -80,8 +73,7 @@ impl LaunchFile {
     /// The file that could not be read, or the field that is wrong.
     pub fn read(dir: &Path) -> Result<Self, KeeperError> {
         let path = Self::path(dir);
-        let text = std::fs::read(&path).map_err(KeeperError::file("read", &path))?;
-        let file: Self = serde_json::from_slice(&text).map_err(|source| KeeperError::Json { path, source })?;
+        let file: Self = states::newest(&path).map_err(KeeperError::file("read", &path))?;
         file.check()?;
         Ok(file)
     }

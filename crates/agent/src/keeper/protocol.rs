@@ -2,6 +2,7 @@
 //! connection carries [frames](super::frame) until the last one, `Exit`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,10 @@ pub enum Request {
     Attach,
     /// Ends the keeper of an ended worker.
     Forget,
+    /// Forgets an ended worker, of which nothing may be left, and stays a while for another one.
+    Rest,
+    /// Starts the worker whose launch file lies in the directory of a keeper that rests, which is called `dir` now.
+    Begin { dir: PathBuf },
 }
 
 /// An answer of the keeper.

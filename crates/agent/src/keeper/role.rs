@@ -58,6 +58,10 @@ pub(super) struct Keeper {
     pub connections: BTreeMap<u64, Connection>,
     pub next_connection: u64,
     pub forgotten: bool,
+    /// Without a worker until then.
+    pub resting_until_ms: Option<u64>,
+    /// Its directory, whatever that is called.
+    pub home: SocketDir,
     /// Held while this keeper lives: a directory has one.
     _lock: File,
 }
@@ -99,6 +103,7 @@ impl Keeper {
             .map_err(KeeperError::system("make a boot-time timer"))?;
         let state = first_state(&launch);
         state.write(dir)?;
+        let home = SocketDir::open(dir).map_err(KeeperError::file("reach", dir))?;
         Ok(Self {
             dir: dir.to_path_buf(),
             plan: EndPlan::new(clock::boottime_ms(), launch.lease_deadline_boottime_ms),
@@ -119,6 +124,8 @@ impl Keeper {
             connections: BTreeMap::new(),
             next_connection: 0,
             forgotten: false,
+            resting_until_ms: None,
+            home,
             _lock: lock,
         })
     }
@@ -131,7 +138,7 @@ impl Keeper {
             self.tick(clock::boottime_ms());
             self.accept();
             self.serve();
-            if self.forgotten || self.ended_ms.is_some_and(|at| at + LINGER_MS <= clock::boottime_ms()) {
+            if self.is_over(clock::boottime_ms()) {
                 break;
             }
             if let Err(error) = self.sleep() {
@@ -139,8 +146,13 @@ impl Keeper {
                 std::thread::sleep(std::time::Duration::from_millis(REAP_MS / 50));
             }
         }
-        let _ = std::fs::remove_file(self.dir.join("keeper.sock"));
+        let _ = std::fs::remove_file(self.home.path());
         ExitCode::SUCCESS
+    }
+
+    fn is_over(&self, now_ms: u64) -> bool {
+        let until = self.resting_until_ms.or(self.ended_ms.map(|at| at + LINGER_MS));
+        self.forgotten || until.is_some_and(|until| until <= now_ms)
     }
 
     /// Sleeps until a source has something, or something is due.
@@ -171,7 +183,11 @@ impl Keeper {
         let sweep = self.sweep.as_ref().map(Sweep::next_ms);
         let plan = if self.worker.is_some() && self.sweep.is_none() { self.plan.next_ms() } else { None };
         let reap = self.ended_ms.is_none().then(|| clock::boottime_ms() + REAP_MS);
-        [linger, sweep, plan, reap, self.drain_until_ms, self.save_again_ms].into_iter().flatten().min().unwrap_or(1)
+        [linger, sweep, plan, reap, self.drain_until_ms, self.save_again_ms, self.resting_until_ms]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(1)
     }
 
     /// Writes the state; a full disk is tried again, and never holds up the end of a worker.
@@ -184,7 +200,7 @@ impl Keeper {
     }
 }
 
-fn first_state(launch: &LaunchFile) -> State {
+pub(super) fn first_state(launch: &LaunchFile) -> State {
     State {
         job: launch.job,
         attempt: launch.attempt,

@@ -124,6 +124,11 @@ impl Keeper {
     /// `Ok(None)`: the answer follows later.
     fn answer(&mut self, connection: &mut Connection, request: Request) -> Result<Option<Reply>, String> {
         let now_ms = clock::boottime_ms();
+        if self.resting_until_ms.is_some()
+            && !matches!(request, Request::Rest | Request::Begin { .. } | Request::Forget)
+        {
+            return Err("there is no worker: this keeper rests".into());
+        }
         match request {
             Request::Status => return Ok(Some(self.status())),
             Request::Wait { phase } => {
@@ -162,6 +167,8 @@ impl Keeper {
                 self.forgotten = true;
                 connection.mode = Mode::Closing;
             }
+            Request::Rest => self.rest(now_ms)?,
+            Request::Begin { dir } => self.begin(dir, now_ms)?,
         }
         Ok(Some(Reply::Done))
     }

@@ -17,6 +17,11 @@ impl SocketDir {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}/keeper.sock", self.0.as_raw_fd()))
+        self.beside("keeper.sock")
+    }
+
+    /// A file of the directory, whatever the directory is called by now.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.0.as_raw_fd()))
     }
 }

@@ -107,10 +107,10 @@ impl State {
         dir.join("state.json")
     }
 
-    /// Whether a keeper ever wrote one. A file that is still empty says no more than none.
+    /// Whether a keeper wrote one for this worker. A file that is empty says no more than none.
     #[must_use]
     pub fn is_there(dir: &Path) -> bool {
-        std::fs::metadata(Self::path(dir)).is_ok_and(|file| file.len() > 0)
+        states::is_any(&Self::path(dir))
     }
 
     /// Reads `DIR/state.json`.

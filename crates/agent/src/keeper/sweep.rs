@@ -69,12 +69,13 @@ impl Sweep {
 
 /// A keeper without a child has no descendant either: orphans fall to it. This is what nearly every end finds, and it
 /// spares a look at every process of the machine.
-fn descendants() -> Vec<ProcessId> {
+pub(crate) fn is_childless() -> bool {
     let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    match waitid(WaitId::All, peek) {
-        Err(Errno::CHILD) => Vec::new(),
-        _ => proc::descendants(proc::own().pid),
-    }
+    matches!(waitid(WaitId::All, peek), Err(Errno::CHILD))
+}
+
+fn descendants() -> Vec<ProcessId> {
+    if is_childless() { Vec::new() } else { proc::descendants(proc::own().pid) }
 }
 
 fn survivors(tree: Option<&dyn Isolation>) -> BTreeSet<ProcessId> {

@@ -56,6 +56,10 @@ impl FakeKeepers {
 }
 
 impl Keepers for FakeKeepers {
+    fn furnish(&self, dir: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(dir)
+    }
+
     fn start<'a>(&'a self, dir: &'a Path, launch: &'a LaunchFile) -> Pending<'a, ()> {
         Box::pin(async move {
             if let Some(why) = self.broken.lock().unwrap().clone() {
@@ -121,6 +125,8 @@ impl Keepers for FakeKeepers {
     fn forget<'a>(&'a self, dir: &'a Path) -> Pending<'a, ()> {
         Box::pin(async move {
             self.workers.lock().unwrap().remove(dir);
+            // Nobody waits for more than that it is gone.
+            drop(std::fs::remove_dir_all(dir));
             Ok(())
         })
     }

@@ -149,7 +149,7 @@ fn reply(inner: &mut Inner, name: &str) -> SyncReply {
         generation: node.generation,
         lease_ms,
         acknowledged: if forgetful { 0 } else { node.committed },
-        orders: node.orders.clone(),
+        orders: Some(node.orders.clone()),
         streams: std::mem::take(&mut node.streams),
         peers: Some(peers),
     }

@@ -61,6 +61,13 @@ pub(crate) async fn sync(
     };
     let view = app.cycle.view();
     let mut reply = reply(&view, node, synced.acknowledged, streams);
+    let cluster = &view.cluster;
+    let has_them = cluster.node(node).generation == seen.1 || brought_reports;
+    if cluster.term == seen.0 && has_them {
+        reply.generation = seen.1;
+    } else {
+        reply.orders = Some(orders(cluster, node));
+    }
     reply.peers = app.peers.news(&view.cluster, node, request.peers_seen);
     Ok(Json(reply))
 }
@@ -120,7 +127,7 @@ fn reply(view: &View, node: NodeId, acknowledged: u64, streams: Vec<StreamAsk>) 
         generation: cluster.node(node).generation,
         lease_ms: if revoked { 0 } else { cluster.policy.lease.0 },
         acknowledged,
-        orders: orders(cluster, node),
+        orders: None,
         streams,
         peers: None,
     }

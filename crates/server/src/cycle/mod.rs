@@ -9,7 +9,7 @@ mod turn;
 
 pub use board::{Bell, Board, DecisionRecord, Metrics, View};
 
-use crate::store::{Store, StoreError, TokenChange, TokenRecord};
+use crate::store::{NumberedEvent, Store, StoreError, TokenChange, TokenRecord};
 use decider::Decider;
 use ganger_core::lifecycle::input::{Input, Refusal};
 use ganger_core::model::decision::Decision;
@@ -43,6 +43,8 @@ pub enum CycleError {
 pub struct Applied {
     pub submitted: Option<JobId>,
     pub registered: Option<NodeId>,
+    /// What happened to the job that was submitted, if one was.
+    pub events: Vec<NumberedEvent>,
     /// The state that holds it.
     pub view: Arc<View>,
 }

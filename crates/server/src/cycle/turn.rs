@@ -5,8 +5,8 @@
 use super::clock::Clock;
 use super::decider::Decider;
 use super::{Applied, Board, Command, Contact, CycleError, DecisionRecord, Metrics, Reply, Synced, View};
-use crate::store::{Batch, LoggedInput, Store, StoreError, TokenChange, TokenRecord};
-use ganger_core::lifecycle::input::{Dirty, Effects, Input, Refusal};
+use crate::store::{Batch, LoggedInput, NumberedEvent, Store, StoreError, TokenChange, TokenRecord};
+use ganger_core::lifecycle::input::{Dirty, Effects, Event, Input, Refusal};
 use ganger_core::lifecycle::{self};
 use ganger_core::model::decision::{Blocker, Decision};
 use ganger_core::model::ids::{JobId, NodeId};
@@ -331,8 +331,9 @@ impl Turns {
         }
         self.ring(&turn.batch);
         let view = self.board.view();
+        let before = self.store.last_event() - turn.batch.events.len() as u64;
         for answer in turn.answers {
-            answer_with(answer, &view);
+            answer_with(answer, &view, before, &turn.batch.events);
         }
     }
 
@@ -438,10 +439,13 @@ impl Turns {
     }
 }
 
-fn answer_with(answer: Answer, view: &Arc<View>) {
+/// `events` are those of the turn; the first has the number after `before`.
+fn answer_with(answer: Answer, view: &Arc<View>, before: u64, events: &[Event]) {
     match answer {
         Answer::Applied { submitted, registered, reply } => {
-            drop(reply.send(Ok(Applied { submitted, registered, view: view.clone() })))
+            let of_it = (before + 1..).zip(events).filter(|(_, event)| submitted.is_some() && event.job == submitted);
+            let events = of_it.map(|(number, event)| NumberedEvent { number, event: event.clone() }).collect();
+            drop(reply.send(Ok(Applied { submitted, registered, events, view: view.clone() })))
         }
         Answer::Synced { upto, reply, .. } => {
             drop(reply.send(Ok(Synced { acknowledged: upto, all_stored: true, view: view.clone() })))

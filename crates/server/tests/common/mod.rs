@@ -196,7 +196,7 @@ impl Agent {
         let reply: SyncReply = self.client.post_within("/v1/agent/sync", &self.request(wait_ms), patience).await?;
         self.unacknowledged.retain(|report| report.number > reply.acknowledged);
         (self.term, self.generation) = (reply.term, reply.generation);
-        for order in &reply.orders {
+        for order in reply.orders.iter().flatten() {
             self.obey(order);
         }
         for ask in &reply.streams {

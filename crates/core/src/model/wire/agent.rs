@@ -126,13 +126,15 @@ pub struct NumberedReport {
 pub struct SyncReply {
     /// Lower than one seen before: from a deposed leader, to be ignored.
     pub term: u64,
+    /// Of `orders`; without them as the request said.
     pub generation: u64,
     /// 0: what runs is not prolonged, because the node did not confirm a stop in time.
     pub lease_ms: u64,
     /// All reports up to this number are committed.
     pub acknowledged: u64,
-    /// Sorted by job, attempt, rank.
-    pub orders: Vec<Order>,
+    /// Sorted by job, attempt, rank. `None`: the agent has seen these; or it brought reports, and its long poll brings them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orders: Option<Vec<Order>>,
     /// Byte streams that somebody waits for. Each is named once.
     #[serde(default)]
     pub streams: Vec<StreamAsk>,
