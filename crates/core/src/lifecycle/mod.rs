@@ -19,7 +19,7 @@ mod tick;
 
 pub use input::{Effects, Event, Input, Refusal};
 pub use orders::orders;
-pub use tick::{next_deadline, next_wake_up};
+pub use tick::{next_deadline, next_deadline_where, next_wake_up};
 
 use crate::model::cluster::Cluster;
 use crate::model::time::Time;

@@ -201,11 +201,19 @@ pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
 /// When a tick may next change something, or `decide` find more than at the time of the cluster; `None`: never without an
 /// input.
 pub fn next_deadline(cluster: &Cluster) -> Option<Time> {
+    next_deadline_where(cluster, |_| true)
+}
+
+/// As [`next_deadline`], for somebody who knows which healthy nodes may fall silent: the others renew their leases in time.
+pub fn next_deadline_where(cluster: &Cluster, may_fall_silent: impl Fn(NodeId) -> bool) -> Option<Time> {
     // Without a majority silent nodes wait for somebody to be heard, not for the clock.
     let waits = !majority_heard(cluster, cluster.now);
     let silent = |node: &Node| cluster.now.since(node.last_heard) >= cluster.policy.lease;
     let stuck = |node: &Node| waits && silent(node) && node.health.state == HealthState::Suspect;
-    let nodes = cluster.nodes.iter().filter(|node| !stuck(node)).filter_map(|node| node_deadline(cluster, node));
+    let nodes = cluster.nodes.iter().filter(|node| !stuck(node)).filter_map(|node| match node.health.state {
+        HealthState::Ready | HealthState::Probation if !may_fall_silent(node.id) => node.health.until,
+        _ => node_deadline(cluster, node),
+    });
     let jobs = cluster.jobs.values().map(|job| job_deadline(cluster, job));
     let claims = cluster.claims.values().map(|claim| claim.deadline);
     let wake_up = next_wake_up(cluster, cluster.now);

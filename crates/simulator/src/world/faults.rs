@@ -44,6 +44,7 @@ impl World {
     /// Its agent hears nothing and is not heard; its processes go on until its lease is over.
     pub fn cut(&mut self, node: NodeId) {
         self.agents[node.index()].connected = false;
+        self.deadline = None;
         self.watch_lease(node);
         self.settle();
     }

@@ -32,6 +32,9 @@ use training::WorkPlan;
 const BEATS_PER_LEASE: u64 = 6;
 /// After so many rounds at one moment something goes in circles.
 const MOST_ROUNDS: usize = 1_000;
+/// After a change a careful world looks at so many quiet moments, to see that nobody finds more by the clock alone; then it
+/// waits until something changes, or weeks of waiting for a budget would cost a decision at every beat.
+const QUIET_LOOKS: u32 = 4;
 /// So many reports are kept for replays.
 const REPORTS_KEPT: usize = 64;
 /// By whom the world's statements are made.
@@ -81,6 +84,8 @@ pub struct World {
     claims: Claims,
     /// Something happened since the last decision that may call for another.
     stale: bool,
+    /// Moments since anything happened.
+    quiet: u32,
     /// Nodes that changed since their agents looked at their orders.
     touched: BTreeSet<NodeId>,
     /// Gangs that stood still for a rank at some time.
@@ -135,6 +140,7 @@ impl Default for World {
             claimed: BTreeMap::new(),
             claims: Claims::default(),
             stale: true,
+            quiet: 0,
             touched: BTreeSet::new(),
             halted: BTreeSet::new(),
             deadline: None,
@@ -307,13 +313,14 @@ impl World {
         deadline.into_iter().chain(self.agenda.next()).min()
     }
 
-    /// Asked anew when the cluster changed or the moment came. A lease that was renewed since makes it too early, which
-    /// costs a look.
+    /// Asked anew when the cluster changed or the moment came. Whoever is heard renews its lease at every beat in time, so
+    /// nobody has to look.
     fn next_deadline(&mut self) -> Option<Time> {
         match self.deadline {
             Some(deadline) if deadline.is_none_or(|deadline| deadline > self.now) => deadline,
             _ => {
-                let deadline = lifecycle::next_deadline(&self.cluster);
+                let cut_off = |node: NodeId| !self.agents[node.index()].is_heard();
+                let deadline = lifecycle::next_deadline_where(&self.cluster, cut_off);
                 self.deadline = Some(deadline);
                 deadline
             }
@@ -357,6 +364,7 @@ impl World {
             self.breaks(9, "the cluster does not come to rest: agents and decisions go in circles".to_string());
         }
         self.check();
+        self.quiet = self.quiet.saturating_add(1);
     }
 
     fn agents_act(&mut self) -> bool {
@@ -379,7 +387,9 @@ impl World {
     }
 
     fn scheduler_acts(&mut self) -> bool {
-        if self.care == Care::Quick && !std::mem::take(&mut self.stale) {
+        if std::mem::take(&mut self.stale) {
+            self.quiet = 0;
+        } else if !self.looks_closely() {
             return false;
         }
         let decision = self.decide();
@@ -407,6 +417,11 @@ impl World {
             }
         }
         true
+    }
+
+    /// Whether it looks also where nothing called for it.
+    fn looks_closely(&self) -> bool {
+        self.care == Care::Full && self.quiet < QUIET_LOOKS
     }
 
     fn decide(&mut self) -> Decision {
@@ -514,6 +529,9 @@ impl World {
         for event in effects.events.iter().filter(|_| self.care == Care::Full) {
             self.trace.push(TraceLine { at_ms: event.at.0, kind: event.kind.clone(), text: event.text.clone() });
         }
+        if !effects.events.is_empty() {
+            self.quiet = 0;
+        }
         self.touched.extend(&effects.dirty.nodes);
         for job in &effects.finished {
             self.finished.insert(job.id, job.clone());
@@ -522,7 +540,7 @@ impl World {
     }
 
     fn check(&mut self) {
-        if self.care == Care::Quick {
+        if !self.looks_closely() {
             return;
         }
         let mut found: BTreeSet<(u8, String)> =
