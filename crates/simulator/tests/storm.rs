@@ -25,6 +25,13 @@ fn storms_that_once_broke_a_rule_hold() {
     storms([154, 344, 361, 362, 3_134, 3_581, 3_611, 3_807, 3_876, 4_239], 120);
 }
 
+/// Two ranks with equal parts of one GPU left when one was asked to; a gate that closed for a promoted job opened within the
+/// decision, after somebody without an end had been started where its reservation then came to lie.
+#[test]
+fn parts_of_one_gang_leave_alone_and_promoted_jobs_wait_for_nobody_without_an_end() {
+    storms([118, 129, 234, 254, 267], 150);
+}
+
 /// A move let a reserved start come sooner than a guest on its devices had been told.
 #[test]
 fn guests_make_way_when_a_move_brings_a_start_nearer() {

@@ -119,11 +119,11 @@ impl Change<'_> {
         use StopWhy::*;
         let runs_again = !matches!(why, Preempted { .. } | Moved { .. } | Cancelled { .. } | TimeLimit);
         let number = attempt.number;
-        let places: Vec<Place> = attempt.live().map(|worker| worker.place.clone()).collect();
+        let places: Vec<(Rank, Place)> = attempt.live().map(|worker| (worker.rank, worker.place.clone())).collect();
         let text = format!("{} attempt {number} stops: {}", job.spec.name, self.name_nodes(&why));
         let stop = Stop { why, asked_at: self.now, deadline: self.now + grace };
-        for place in &places {
-            self.start_draining(id, place);
+        for (rank, place) in &places {
+            self.start_draining(id, *rank, place);
         }
         if let Some(attempt) = self.live_attempt(id, number) {
             attempt.phase = AttemptPhase::Stopping(stop);
@@ -145,16 +145,16 @@ impl Change<'_> {
         let mut places = Vec::new();
         for worker in attempt.workers.iter_mut().filter(|worker| ranks.contains(&worker.rank)) {
             worker.phase = WorkerPhase::Leaving { deadline };
-            places.push(worker.place.clone());
+            places.push((worker.rank, worker.place.clone()));
         }
-        for place in &places {
-            self.start_draining(id, place);
+        for (rank, place) in &places {
+            self.start_draining(id, *rank, place);
         }
         self.event("shrinking", Some(id), None, text);
     }
 
     /// What the place holds is on its way to being free.
-    fn start_draining(&mut self, id: JobId, place: &Place) {
+    fn start_draining(&mut self, id: JobId, rank: Rank, place: &Place) {
         let node = self.node_mut(place.node);
         for (index, device) in node.devices.iter_mut().enumerate() {
             if place.gpus >> index & 1 == 1 && *device == Device::Used(id) {
@@ -162,7 +162,7 @@ impl Change<'_> {
             }
         }
         if let Some(slice) = place.slice {
-            splits::start_leaving(node, id, slice);
+            splits::start_leaving(node, id, rank, slice);
         }
         node.generation += 1;
     }

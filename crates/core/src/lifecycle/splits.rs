@@ -17,9 +17,9 @@ pub fn hold(node: &mut Node, job: JobId, rank: Rank, slice: Slice, now: Time) {
     }
 }
 
-pub fn start_leaving(node: &mut Node, job: JobId, slice: Slice) {
+pub fn start_leaving(node: &mut Node, job: JobId, rank: Rank, slice: Slice) {
     let held = node.splits.get_mut(&slice.gpu).into_iter().flat_map(|split| &mut split.held);
-    held.filter(|held| held.job == job && held.slice == slice).for_each(|held| held.leaving = true);
+    held.filter(|held| (held.job, held.rank) == (job, rank)).for_each(|held| held.leaving = true);
 }
 
 /// Its part is free again. With the last one the whole GPU is, though it stays split until somebody needs it otherwise.

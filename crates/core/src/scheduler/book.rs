@@ -74,7 +74,8 @@ impl<'a> Session<'a> {
                     add_along(&mut self.leaving_use, job, held_by(attempt.leaving().map(|worker| &worker.place)));
                 }
                 let places = Hold::Leaving(attempt);
-                self.ends.push(Held { end, assumed: false, told: true, job: job.id, places, guest: None });
+                let fresh = false;
+                self.ends.push(Held { end, assumed: false, told: true, fresh, job: job.id, places, guest: None });
             }
             if attempt.stopping().is_none() || self.claim_of(job.id).is_some() {
                 self.commit_budget(job, Some(attempt.placed_at));
@@ -84,7 +85,8 @@ impl<'a> Session<'a> {
                 let (end, assumed) = self.expected_end(job, from);
                 let guest = self.guest(job, &attempt.guest_of);
                 let places = Hold::Staying(attempt);
-                self.ends.push(Held { end, assumed, told: false, job: job.id, places, guest });
+                let fresh = attempt.placed_at == self.now && attempt.ran_from.is_none();
+                self.ends.push(Held { end, assumed, told: false, fresh, job: job.id, places, guest });
             }
         }
     }
@@ -134,7 +136,7 @@ impl<'a> Session<'a> {
         }
         let (end, assumed) = self.expected_end(job, claim.deadline + self.splitting(job));
         let places = Hold::Chosen(claim.places.clone());
-        self.ends.push(Held { end, assumed, told: false, job: job.id, places, guest: None });
+        self.ends.push(Held { end, assumed, told: false, fresh: false, job: job.id, places, guest: None });
     }
 
     /// Keeps `places` from everybody else: their GPUs and CPUs, and of their amounts what is not `freed` for them anyway;
@@ -177,7 +179,7 @@ impl<'a> Session<'a> {
         self.charge(job, places);
         self.commit_budget(job, None);
         let (guest, places) = (self.guest(job, guest_of), Hold::Chosen(places.to_vec()));
-        self.ends.push(Held { end, assumed, told: false, job: id, places, guest });
+        self.ends.push(Held { end, assumed, told: false, fresh: true, job: id, places, guest });
     }
 
     /// The same whether it is told now or later: a guest that leaves is gone when its grace is over.
@@ -202,8 +204,8 @@ impl<'a> Session<'a> {
                     let rest = held.places.iter().filter(|place| !places.contains(place)).cloned().collect();
                     held.places = Hold::Chosen(rest);
                 }
-                let places = Hold::Chosen(places);
-                self.ends.push(Held { end: by, assumed: false, told: true, job: *job, places, guest: None });
+                let (places, fresh) = (Hold::Chosen(places), false);
+                self.ends.push(Held { end: by, assumed: false, told: true, fresh, job: *job, places, guest: None });
             }
         }
         self.promise(claim, freed);

@@ -138,6 +138,8 @@ pub(crate) struct Held<'a> {
     pub assumed: bool,
     /// Somebody told its holder to give it up; else it comes free when the holder is through.
     pub told: bool,
+    /// It starts at this moment.
+    pub fresh: bool,
     pub job: JobId,
     pub places: Hold<'a>,
     /// Who has reserved starts on these devices, and when they come free for one of those.
@@ -145,6 +147,11 @@ pub(crate) struct Held<'a> {
 }
 
 impl Held<'_> {
+    /// Whether it starts now and nobody knows when it ends.
+    pub fn begins_without_end(&self) -> bool {
+        self.fresh && self.assumed
+    }
+
     /// When the devices come free for the unit: a guest makes way for those whose guest it is.
     pub fn end_for(&self, unit: &Unit<'_>) -> Time {
         match &self.guest {

@@ -118,15 +118,24 @@ impl<'a> Session<'a> {
         self.reserved.iter().find(|one| self.keeps_from(one, unit, stay))
     }
 
-    /// All of P0 and P1 by their own class, since waiting raises the order of everybody in the end; and the first of the
-    /// others, among whom those who waited beyond the bound go first: the first of these always gets one, and whoever waits
-    /// behind it is the first in the end (rejected: one for each of them, which in an overload is for all who wait). Only
-    /// while the decision has work units to spare.
+    /// All of P0 and P1 by their own class, since waiting raises the order of everybody in the end; who waited beyond the
+    /// bound; and the first of the others. Only while the decision has work units to spare.
     fn gets_reservation(&self, unit: &Unit<'a>) -> bool {
         let policy = &self.cluster.policy;
         let others = self.reserved.iter().filter(|one| !one.urgent).count();
-        let bound = (policy.reservations as usize).max(usize::from(self.is_promoted(unit)));
-        self.draft.work <= policy.budget / LEFT_PART && (is_urgent(unit) || others < bound)
+        self.draft.work <= policy.budget / LEFT_PART && (self.is_urgent(unit) || others < policy.reservations as usize)
+    }
+
+    fn is_urgent(&self, unit: &Unit<'a>) -> bool {
+        unit.iter().any(|job| job.spec.priority <= Priority::P1)
+            || (self.is_promoted(unit) && !self.follows_a_peer(unit))
+    }
+
+    /// In a queue that rotates one reservation holds others off, and behind it peers come to their turn by rotation.
+    fn follows_a_peer(&self, unit: &Unit<'a>) -> bool {
+        let promised =
+            self.reserved.iter().filter(|one| one.promoted).filter_map(|one| self.cluster.job(one.reservation.job));
+        promised.into_iter().any(|senior| unit.iter().all(|job| attained::are_peers(self.cluster, senior, job)))
     }
 
     fn is_promoted(&self, unit: &Unit<'a>) -> bool {
@@ -142,8 +151,11 @@ impl<'a> Session<'a> {
         }
         let owns = |held: &Held<'a>| held.end_for(unit) < held.end;
         let from = if self.ends.iter().any(owns) { Time(0) } else { from };
-        let mut ends: Vec<(Time, usize)> =
-            self.ends.iter().enumerate().map(|(index, held)| (held.end_for(unit), index)).collect();
+        // A gate may have been closed for it when these were asked, and be open by now: they are not made to wait for it then.
+        let promoted = self.is_promoted(unit);
+        let known = |held: &Held<'a>| !(promoted && held.begins_without_end() && !owns(held));
+        let ends = self.ends.iter().enumerate().filter(|(_, held)| known(held));
+        let mut ends: Vec<(Time, usize)> = ends.map(|(index, held)| (held.end_for(unit), index)).collect();
         ends.sort_unstable();
         let mut times: Vec<Time> = ends.iter().map(|(end, _)| *end).collect();
         times.extend(self.reserved.iter().map(|reserved| reserved.end));
@@ -222,7 +234,7 @@ impl<'a> Session<'a> {
     }
 
     fn record(&mut self, unit: &Unit<'a>, start: Time, places: Vec<Vec<Place>>) {
-        let (urgent, promoted) = (is_urgent(unit), self.is_promoted(unit));
+        let (urgent, promoted) = (self.is_urgent(unit), self.is_promoted(unit));
         for (job, places) in unit.iter().zip(places) {
             let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
             let mut ending: Vec<&Held<'a>> = self
@@ -246,11 +258,6 @@ impl<'a> Session<'a> {
             self.reserved.push(Reserved { reservation, freed, covered, end, urgent, promoted });
         }
     }
-}
-
-/// By its own class.
-fn is_urgent(unit: &Unit<'_>) -> bool {
-    unit.iter().any(|job| job.spec.priority <= Priority::P1)
 }
 
 /// Of a job that moves, only what it moves to.
