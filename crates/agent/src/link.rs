@@ -32,7 +32,7 @@ const POLLS_PER_LEASE: u64 = 16;
 
 /// Two requests of a loop are at least so far apart, so that on a busy node several orders, and several reports, travel
 /// together. On a node where little happens nothing waits for this.
-const PACE: Duration = Duration::from_millis(20);
+const PACE: Duration = Duration::from_millis(40);
 
 /// What a good answer brought.
 #[derive(Debug)]
