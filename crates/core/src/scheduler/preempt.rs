@@ -96,12 +96,18 @@ impl<'a> Session<'a> {
             let jobs = &pool.victims[*i].jobs;
             jobs.iter().all(|job| unit.iter().all(|one| may_evict(self, one, job)))
         };
-        let reclaimed: Vec<usize> = plan.victims.iter().copied().filter(|i| !inside(i) && !by_class(i)).collect();
+        let (by_class, reclaimed): (Vec<usize>, Vec<usize>) =
+            plan.victims.iter().copied().filter(|i| !inside(i)).partition(by_class);
         if reclaimed.is_empty() {
             return Vec::new();
         }
-        let leaving: Vec<Leaving<'_, 'a>> = reclaimed.iter().map(|i| pool.victims[*i].leaving()).collect();
-        self.wrongly_stopped(claimant, &leaving).into_iter().map(|at| reclaimed[at]).collect()
+        let leaving = |victims: &[usize]| -> Vec<Leaving<'_, 'a>> {
+            victims.iter().map(|i| pool.victims[*i].leaving()).collect()
+        };
+        self.wrongly_stopped(claimant, &leaving(&reclaimed), &leaving(&by_class))
+            .into_iter()
+            .map(|at| reclaimed[at])
+            .collect()
     }
 
     /// The cheapest plan over the domains that the unit may be in. Counting finds every domain that could hold it.

@@ -97,10 +97,17 @@ impl<'a> Session<'a> {
         outside && claimant.levels_of(job).all(|path| self.guarantee(path).is_none_or(|bounds| alone(path, bounds)))
     }
 
-    /// The gangs of a plan that have to stay, as things would be afterwards; none if all of it is right.
-    pub fn wrongly_stopped(&self, claimant: &Claimant<'a>, plan: &[Leaving<'_, 'a>]) -> Vec<usize> {
+    /// The gangs of a plan that have to stay, as things would be afterwards, when those have left as well who yield by their
+    /// class; none if all of it is right. What these held stands against nobody: else a start could give the right to stop
+    /// others of its queue together with itself.
+    pub fn wrongly_stopped(
+        &self,
+        claimant: &Claimant<'a>,
+        plan: &[Leaving<'_, 'a>],
+        by_class: &[Leaving<'_, 'a>],
+    ) -> Vec<usize> {
         let mut freed: BTreeMap<&str, [Resources; 4]> = BTreeMap::new();
-        for (job, amount) in plan.iter().flat_map(Leaving::by_job) {
+        for (job, amount) in plan.iter().chain(by_class).flat_map(Leaving::by_job) {
             for path in ancestry(&job.spec.queue) {
                 let classes = freed.entry(path).or_default();
                 classes[job.spec.priority as usize..].iter_mut().for_each(|sum| *sum = sum.plus(amount));
