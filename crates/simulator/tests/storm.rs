@@ -32,6 +32,13 @@ fn parts_of_one_gang_leave_alone_and_promoted_jobs_wait_for_nobody_without_an_en
     storms([118, 129, 234, 254, 267], 150);
 }
 
+/// A start put its queue beyond its guarantee, and who waited could stop it, or others of its queue, at once; so could it
+/// stop who had just started on a claim.
+#[test]
+fn nobody_starts_whom_a_guarantee_could_stop_at_once() {
+    storms([128, 144, 235, 377, 421, 427], 150);
+}
+
 /// A move let a reserved start come sooner than a guest on its devices had been told.
 #[test]
 fn guests_make_way_when_a_move_brings_a_start_nearer() {

@@ -400,12 +400,17 @@ impl<'a> Session<'a> {
                 }
             }
             // What starts now also moves the shares, and with them who goes first among those who wait.
-            let stale = turns.shared || self.picky || !self.reserved.is_empty();
+            let stale = turns.shared || self.picky || !self.reserved.is_empty() || self.gives_rights();
             let moved = self.steps.len() > steps && stale && self.draft.work <= self.cluster.policy.budget;
             if !self.again && !moved {
                 return;
             }
         }
+    }
+
+    /// What starts may put its queue beyond its guarantee: then somebody who waits may stop others of it.
+    fn gives_rights(&self) -> bool {
+        !self.blocked.is_empty() && self.cluster.queues.values().any(|queue| queue.guarantee != Limit::default())
     }
 
     /// Turns a miss into the reason: not on these nodes, not in one domain, promised to others, or not now.

@@ -315,9 +315,19 @@ impl<'a> Session<'a> {
         if self.over_limit_on(unit, &places).is_some() {
             return false;
         }
-        self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
+        self.send_back(&juniors);
         self.start(unit, places);
         true
+    }
+
+    /// Takes the starts back. Who was to start on a claim gives it up: it would be in the way again.
+    fn send_back(&mut self, juniors: &BTreeMap<JobId, Vec<Place>>) {
+        for id in juniors.keys().copied().filter(|id| self.claim_of(*id).is_some()).collect::<Vec<_>>() {
+            let why = "somebody who goes first could stop it at once".to_string();
+            self.steps.push(Step::Unclaim { claimant: id, why });
+            self.given_up.insert(id);
+        }
+        self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
     }
 
     /// As [`Session::preempt`], where starts of this decision have to make room as well.
@@ -337,11 +347,11 @@ impl<'a> Session<'a> {
         if !helps {
             return None;
         }
-        let before = self.steps.clone();
-        self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
+        let before = (self.steps.clone(), self.given_up.clone());
+        self.send_back(&juniors);
         let yielding = self.preempt(unit);
         if yielding.is_none() {
-            self.steps = before;
+            (self.steps, self.given_up) = before;
             self.renew();
             self.again = false;
         }
