@@ -615,6 +615,6 @@ fn rule_10_work_on_nodes_that_take_none() {
 fn sizes_outside_of_what_was_asked_break_rule_2() {
     breaks(2, |state| {
         let gang = state.gang;
-        Arc::make_mut(&mut state.job(gang).spec).gang = Gang { workers: 1, min: 1, step: 1 };
+        Arc::make_mut(&mut state.job(gang).spec).gang = Gang::rigid(1);
     });
 }

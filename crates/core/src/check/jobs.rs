@@ -47,7 +47,8 @@ fn whole(job: &Job, attempt: &Attempt, found: &mut Found) {
         format!("job {} has attempt {} without a live worker", job.id, attempt.number)
     });
     let size = attempt.workers.len() as u32;
-    let fits = size >= job.spec.gang.min && size <= job.spec.gang.workers;
+    let most = job.spec.gang.workers.saturating_add(attempt.given_up);
+    let fits = size >= job.spec.gang.min && (size <= most || attempt.stopping().is_some());
     found.unless(fits, 2, || format!("job {} was placed with {size} workers", job.id));
 }
 

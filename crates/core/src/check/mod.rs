@@ -5,6 +5,7 @@
 //! never observations.
 #![deny(clippy::float_arithmetic)]
 
+mod elastic;
 mod jobs;
 mod nodes;
 mod promises;
@@ -63,6 +64,7 @@ pub fn decided(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: 
     let mut found = Found(Vec::new());
     promises::guests(cluster, at, &mut found);
     promises::homes(cluster, jobs, &mut found);
+    elastic::grown(cluster, jobs, at, &mut found);
     touched(cluster, nodes, jobs, at, found)
 }
 

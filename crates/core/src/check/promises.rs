@@ -63,6 +63,8 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
         let by_class = victim.spec.preemptible && victim.spec.priority > claimant.spec.priority && entitled;
         let shielded = shielded && running && claim.made_at == cluster.now;
         let legal = match claim.moves {
+            true if victim.id == claimant.id => true,
+            true if claimant.is_resizing() => false,
             true => may_move(claim, claimant, victim),
             false => {
                 let owed = by_class || may_reclaim(cluster, claim, claimant, victim);
@@ -259,7 +261,7 @@ pub fn guests(cluster: &Cluster, at: Time, found: &mut Found) {
     }
 }
 
-fn goes_first(cluster: &Cluster, one: &Job, other: &Job) -> bool {
+pub fn goes_first(cluster: &Cluster, one: &Job, other: &Job) -> bool {
     if attained::are_peers(cluster, one, other) {
         return attained::rank(cluster, one, cluster.now) < attained::rank(cluster, other, cluster.now);
     }

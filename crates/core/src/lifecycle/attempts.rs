@@ -45,11 +45,13 @@ impl Change<'_> {
             rendezvous_port: None,
             resume_from: job.checkpoint.clone(),
             guest_of: from.guest_of,
+            given_up: 0,
+            resized_at: None,
         });
         job.note = None;
         job.exit_code = None;
         let from = job.checkpoint.as_ref().map_or(String::new(), |c| format!(", resumes from step {}", c.step));
-        let workers = count(job.spec.gang.workers.into(), "worker");
+        let workers = size_words(job);
         let text = format!("{} attempt {number}: {workers} on {on}{from}", job.spec.name);
         self.set_state(id, JobState::Starting);
         let shared = self.cluster.job(id).and_then(|job| uplinks::report(self.cluster, job));
@@ -117,7 +119,8 @@ impl Change<'_> {
         let grace = if why.has_grace() { job.spec.checkpoint.grace } else { Span::ZERO };
         // A decision names all jobs of a group itself; who is taken out or at its limit does not come back for the others.
         use StopWhy::*;
-        let runs_again = !matches!(why, Preempted { .. } | Moved { .. } | Cancelled { .. } | TimeLimit);
+        let runs_again =
+            !matches!(why, Preempted { .. } | Moved { .. } | Resized { .. } | Cancelled { .. } | TimeLimit);
         let number = attempt.number;
         let places: Vec<(Rank, Place)> = attempt.live().map(|worker| (worker.rank, worker.place.clone())).collect();
         let text = format!("{} attempt {number} stops: {}", job.spec.name, self.name_nodes(&why));
@@ -139,9 +142,11 @@ impl Change<'_> {
     /// Some workers are asked to leave; the gang goes on without them.
     pub fn shrink(&mut self, id: JobId, number: AttemptNo, ranks: &[Rank], claimant: JobId) {
         let Some(job) = self.cluster.job(id) else { return };
-        let deadline = self.now + job.spec.checkpoint.grace;
-        let text = format!("{} gives up {} for job {claimant}", job.spec.name, count(ranks.len() as u64, "worker"));
+        let (now, deadline) = (self.now, self.now + job.spec.checkpoint.grace);
+        let gives_up = format!("{} gives up {}", job.spec.name, count(ranks.len() as u64, "worker"));
+        let text = if claimant == id { gives_up } else { format!("{gives_up} for job {claimant}") };
         let Some(attempt) = self.live_attempt(id, number) else { return };
+        (attempt.given_up, attempt.resized_at) = (attempt.given_up + ranks.len() as u32, Some(now));
         let mut places = Vec::new();
         for worker in attempt.workers.iter_mut().filter(|worker| ranks.contains(&worker.rank)) {
             worker.phase = WorkerPhase::Leaving { deadline };
@@ -302,6 +307,13 @@ impl Change<'_> {
             self.node_mut(node).generation += 1;
         }
     }
+}
+
+/// Of an elastic gang that starts small also what it wants.
+fn size_words(job: &Job) -> String {
+    let (size, wanted) = (job.size(), job.spec.gang.workers);
+    let workers = count(size.into(), "worker");
+    if size < wanted { format!("{workers} of {wanted}") } else { workers }
 }
 
 fn resume_words(job: &Job) -> String {

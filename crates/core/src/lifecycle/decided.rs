@@ -8,7 +8,7 @@ use crate::model::amounts::count;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId, Rank};
-use crate::model::job::{JobState, Place, Priority};
+use crate::model::job::{Job, JobState, Place, Priority};
 use crate::model::node::Device;
 use crate::model::split;
 use crate::model::time::Time;
@@ -138,9 +138,9 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn claim(&mut self, claim: &Claim) -> Result<(), Refusal> {
+    pub fn claim(&mut self, claim: &Claim) -> Result<(), Refusal> {
         let id = claim.claimant;
-        let waits = |job: &&crate::model::job::Job| job.may_claim() && job.held_by.is_none();
+        let waits = |job: &&Job| job.may_claim() && job.held_by.is_none();
         let Some(job) = self.cluster.job(id).filter(waits).filter(|_| !self.cluster.claims.contains_key(&id)) else {
             return Err(stale(format!("job {id} cannot claim: it is not pending, or has a claim in flight")));
         };
@@ -164,13 +164,17 @@ impl Change<'_> {
         let victims: Vec<String> = claim.victims.iter().map(|(job, _)| job.to_string()).collect();
         let jobs = if victims.len() == 1 { "job" } else { "jobs" };
         let lost = count(claim.lost_gpu_ms / 1_000, "GPU-second");
+        let resizes = self.cluster.job(id).is_some_and(Job::is_resizing);
+        let (kind, workers) =
+            (if resizes { "resizing" } else { "claimed" }, count(claim.places.len() as u64, "worker"));
         let text = match claim.victims.iter().any(|(job, _)| *job == id) {
+            true if resizes => format!("{name} is to go on with {workers} on {}", self.node_list(&claim.places)),
             true => format!("{name} moves to {}", self.node_list(&claim.places)),
             false => format!("{name} claims the devices of {jobs} {}: {lost} of work lost", victims.join(", ")),
         };
         self.cluster.claims.insert(id, claim.clone());
         self.effects.dirty.claims.insert(id);
-        self.event("claimed", Some(id), None, text);
+        self.event(kind, Some(id), None, text);
         Ok(())
     }
 

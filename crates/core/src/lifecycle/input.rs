@@ -38,6 +38,12 @@ pub enum Input {
         job: JobId,
         by: String,
     },
+    /// Another wanted size for an elastic gang: what is too much leaves at once, what is missing comes when there is room.
+    Resize {
+        job: JobId,
+        workers: u32,
+        by: String,
+    },
     /// Creates and changes queues; queues that are not named stay as they are.
     Queues {
         queues: Vec<QueueSpec>,
@@ -133,8 +139,8 @@ impl Input {
                 Some(*node)
             }
             Recover { node, .. } | Report { node, .. } => Some(*node),
-            Submit { .. } | Cancel { .. } | Hold { .. } | Release { .. } | Requeue { .. } | Queues { .. } => None,
-            Fabric { .. } | Setting { .. } | Register(_) | Tick | Decided(_) | NewTerm => None,
+            Submit { .. } | Cancel { .. } | Hold { .. } | Release { .. } | Requeue { .. } | Resize { .. } => None,
+            Queues { .. } | Fabric { .. } | Setting { .. } | Register(_) | Tick | Decided(_) | NewTerm => None,
         }
     }
 }

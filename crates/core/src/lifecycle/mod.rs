@@ -14,6 +14,7 @@ mod nodes;
 mod orders;
 mod people;
 mod reports;
+mod resize;
 mod splits;
 mod tick;
 
@@ -46,6 +47,7 @@ fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refus
         Input::Hold { job, by } => change.hold(job, by)?,
         Input::Release { job, by } => change.release_hold(job, by)?,
         Input::Requeue { job, by } => change.requeue(job, by)?,
+        Input::Resize { job, workers, by } => change.resize(job, workers, by)?,
         Input::Queues { queues, by } => change.set_queues(queues, by)?,
         Input::Fabric { placements, uplinks, by } => change.set_fabric(placements, uplinks, by)?,
         Input::Setting { name, value, by } => change.set_policy(name, value, by)?,

@@ -190,11 +190,19 @@ pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
     let patience = cluster.policy.consolidate_patience;
     let moved = cluster.jobs.values().filter_map(|job| job.rests_until(patience));
     let rotations = attained::next_change(cluster, since);
+    let grows = cluster.jobs.values().filter_map(|job| cluster.grows_from(job));
     let budgets = cluster.blocked.values().filter_map(|blocker| match blocker {
         Blocker::Budget { renews_at, .. } => Some(*renews_at),
         _ => None,
     });
-    let times = jobs.chain(promoted).chain(protected).chain(cooldowns).chain(moved).chain(rotations).chain(budgets);
+    let times = jobs
+        .chain(promoted)
+        .chain(protected)
+        .chain(cooldowns)
+        .chain(moved)
+        .chain(rotations)
+        .chain(grows)
+        .chain(budgets);
     times.filter(|at| *at > since && *at < Time::NEVER).min()
 }
 

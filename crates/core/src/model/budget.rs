@@ -229,16 +229,15 @@ impl Queue {
 }
 
 impl Job {
-    /// GPU-milliseconds that a run since `since` has to be able to pay from `now` on. Who would lose its work has to be able
+    /// GPU-milliseconds that a run with so many GPUs since `since` has to be able to pay from `now` on. Who would lose its work has to be able
     /// to pay for its time limit; who saves may start for less and goes on later. At most until the end of the period.
-    pub fn budget_need_ms(&self, since: Time, now: Time, per: Period) -> u64 {
+    pub fn budget_need_ms(&self, gpu_milli: u64, since: Time, now: Time, per: Period) -> u64 {
         let run = match self.spec.time_limit {
             Some(limit) if !self.spec.can_save() => limit,
             _ => self.short_run(),
         };
         let left = (since + run).since(now).0.min(per.end(now).since(now).0);
-        u64::try_from((u128::from(self.spec.total().all_gpus_milli()) * u128::from(left)).div_ceil(1_000))
-            .unwrap_or(u64::MAX)
+        u64::try_from((u128::from(gpu_milli) * u128::from(left)).div_ceil(1_000)).unwrap_or(u64::MAX)
     }
 
     /// What a start has to be good for: a little work, and its grace.

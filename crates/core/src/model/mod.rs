@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod cpuset;
 pub mod decision;
 pub mod demand;
+pub mod elastic;
 pub mod fabric;
 pub mod future;
 pub mod ids;

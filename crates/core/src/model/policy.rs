@@ -63,6 +63,8 @@ pub struct Policy {
     pub consolidate_patience: Span,
     /// How long a GPU takes to be split anew, or to be whole again.
     pub repartition_time: Span,
+    /// So long an elastic gang works at its size before it grows.
+    pub grow_after: Span,
     /// Bound on the placement trials of one decision.
     pub budget: u64,
     /// For queues that order by attained service.
@@ -119,6 +121,7 @@ impl Default for Policy {
             consolidate: true,
             consolidate_patience: Span::minutes(10),
             repartition_time: Span::seconds(10),
+            grow_after: Span::minutes(10),
             budget: 1_000_000,
             las: LeastAttained::default(),
         }
@@ -175,6 +178,7 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("consolidate", |p, v| set_switch(&mut p.consolidate, v)),
     ("consolidate.patience", |p, v| set_span(&mut p.consolidate_patience, v)),
     ("repartition.time", |p, v| set_span(&mut p.repartition_time, v)),
+    ("grow.after", |p, v| set_span(&mut p.grow_after, v)),
     ("reservations", |p, v| set_count(&mut p.reservations, v)),
     ("promote.after", |p, v| set_span(&mut p.promote_after, v)),
     ("protect.after", |p, v| set_count(&mut p.protect_after, v)),

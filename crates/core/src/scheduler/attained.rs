@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// which is settled by rank. So a queue's policy moves nobody else's jobs.
 pub fn reorder(cluster: &Cluster, pending: &mut [&Job], now: Time) {
     let mut places: BTreeMap<(&str, Priority), Vec<usize>> = BTreeMap::new();
-    for (index, job) in pending.iter().enumerate().filter(|(_, job)| is_las(cluster, job)) {
+    for (index, job) in pending.iter().enumerate().filter(|(_, job)| job.attempt.is_none() && is_las(cluster, job)) {
         places.entry((&job.spec.queue, job.spec.priority)).or_default().push(index);
     }
     for places in places.values() {

@@ -1,6 +1,7 @@
 //! The books of a decision: what is free, held, promised, charged and leaving, as it follows from the cluster and from the
 //! steps so far. A step is noted when it is added. When something is taken back, all is noted anew: there is no second
 //! way by which the books could come to differ from the steps.
+use super::elastic::{growing, is_growth};
 use super::{Held, Hold, Session, Unit};
 use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};
@@ -24,9 +25,10 @@ impl<'a> Session<'a> {
         self.steps.push(step);
     }
 
-    /// Takes steps back; the walk then begins again.
+    /// Takes steps back; the walk then begins again. Nobody grows on what others may have now.
     pub fn take_back(&mut self, gone: impl Fn(&Step) -> bool) {
-        self.steps.retain(|step| !gone(step));
+        let growing = growing(&self.steps);
+        self.steps.retain(|step| !gone(step) && !is_growth(&growing, step));
         self.renew();
         self.again = true;
     }
@@ -70,15 +72,15 @@ impl<'a> Session<'a> {
             if attempt.leaving().next().is_some() {
                 let end = attempt.stopping().map_or(self.now + job.spec.checkpoint.grace, |stop| stop.deadline);
                 // Who only moves keeps its part of the share.
-                if self.claim_of(job.id).is_none() {
-                    add_along(&mut self.leaving_use, job, held_by(attempt.leaving().map(|worker| &worker.place)));
-                }
+                let kept = self.claim_of(job.id).map_or(Resources::ZERO, |claim| held_by(&claim.places));
+                let leaves = held_by(attempt.leaving().map(|worker| &worker.place)).less(kept);
+                add_along(&mut self.leaving_use, job, leaves);
                 let places = Hold::Leaving(attempt);
                 let fresh = false;
                 self.ends.push(Held { end, assumed: false, told: true, fresh, job: job.id, places, guest: None });
             }
             if attempt.stopping().is_none() || self.claim_of(job.id).is_some() {
-                self.commit_budget(job, Some(attempt.placed_at));
+                self.commit_budget(job, Some(attempt.placed_at), attempt.live_resources().all_gpus_milli());
             }
             if attempt.stopping().is_none() {
                 let from = attempt.ran_from.unwrap_or(self.now.max(attempt.ready_at));
@@ -131,9 +133,8 @@ impl<'a> Session<'a> {
         self.promised.insert(job.id);
         self.draft.uplinks.add(self.cluster, &job.spec, claim.places.iter());
         self.charge(job, &claim.places);
-        if job.attempt.is_none() {
-            self.commit_budget(job, None);
-        }
+        let has = job.attempt.as_ref().map(Attempt::live_resources).unwrap_or_default();
+        self.commit_budget(job, None, held_by(&claim.places).less(has).all_gpus_milli());
         let (end, assumed) = self.expected_end(job, claim.deadline + self.splitting(job));
         let places = Hold::Chosen(claim.places.clone());
         self.ends.push(Held { end, assumed, told: false, fresh: false, job: job.id, places, guest: None });
@@ -177,7 +178,7 @@ impl<'a> Session<'a> {
         self.draft.take_all(places);
         self.draft.uplinks.add(self.cluster, &job.spec, places.iter());
         self.charge(job, places);
-        self.commit_budget(job, None);
+        self.commit_budget(job, None, held_by(places).all_gpus_milli());
         let (guest, places) = (self.guest(job, guest_of), Hold::Chosen(places.to_vec()));
         self.ends.push(Held { end, assumed, told: false, fresh: true, job: id, places, guest });
     }

@@ -22,30 +22,39 @@ pub struct Committed {
 
 impl<'a> Session<'a> {
     /// Keeps what the job has to be able to pay from the budgets that it draws on. It runs since then, or is to start.
-    pub fn commit_budget(&mut self, job: &'a Job, since: Option<Time>) {
-        for purse in purses(self, job) {
-            let need = job.budget_need_ms(since.unwrap_or(self.now), self.now, purse.per);
+    pub fn commit_budget(&mut self, job: &'a Job, since: Option<Time>, gpu_milli: u64) {
+        for purse in purses(self, job).filter(|_| gpu_milli > 0) {
+            let need = job.budget_need_ms(gpu_milli, since.unwrap_or(self.now), self.now, purse.per);
             let committed = self.committed.entry((purse.queue, purse.user)).or_default();
             committed.need_gpu_ms = committed.need_gpu_ms.saturating_add(need);
             committed.run_ms = committed.run_ms.max(job.short_run().0);
             if since.is_none() {
-                committed.gpu_milli = committed.gpu_milli.saturating_add(job.spec.total().all_gpus_milli());
+                committed.gpu_milli = committed.gpu_milli.saturating_add(gpu_milli);
             }
         }
     }
 
     /// The first budget that cannot pay for the unit. What it claims is kept for it already.
     pub fn over_budget(&self, unit: &Unit<'a>) -> Option<Blocker> {
+        self.over_budget_of(unit.iter().map(|job| (*job, job.spec.total().all_gpus_milli())))
+    }
+
+    /// As [`Session::over_budget`], for a gang alone that would hold so many thousandths of GPUs more.
+    pub fn over_budget_with(&self, unit: &Unit<'a>, gpu_milli: u64) -> Option<Blocker> {
+        self.over_budget_of(unit.iter().map(|job| (*job, gpu_milli)))
+    }
+
+    fn over_budget_of(&self, asks: impl Iterator<Item = (&'a Job, u64)>) -> Option<Blocker> {
         let mut sums: BTreeMap<PurseKey<'_>, (Purse<'_>, Committed, u64)> = BTreeMap::new();
-        for job in unit.iter().filter(|job| job.spec.total().all_gpus_milli() > 0) {
+        for (job, gpu_milli) in asks.filter(|(_, gpu_milli)| *gpu_milli > 0) {
             for purse in purses(self, job) {
-                let need = job.budget_need_ms(self.now, self.now, purse.per);
+                let need = job.budget_need_ms(gpu_milli, self.now, self.now, purse.per);
                 let (_, asks, own) = sums.entry((purse.queue, purse.user)).or_insert((purse, Committed::default(), 0));
                 asks.need_gpu_ms = asks.need_gpu_ms.saturating_add(need);
                 asks.run_ms = asks.run_ms.max(job.short_run().0);
                 match self.claim_of(job.id) {
                     Some(_) => *own = own.saturating_add(need),
-                    None => asks.gpu_milli = asks.gpu_milli.saturating_add(job.spec.total().all_gpus_milli()),
+                    None => asks.gpu_milli = asks.gpu_milli.saturating_add(gpu_milli),
                 }
             }
         }

@@ -92,7 +92,9 @@ impl<'a> Session<'a> {
     /// Gives up the claim instead of a start that would be undone by the next decision; then all are asked again.
     fn yields_claim(&mut self, unit: &Unit<'a>) -> bool {
         let by_class = self.outranked_by(unit, waits_for_devices);
-        let Some((ahead, class)) = by_class.or_else(|| self.reclaimed_by(unit)) else { return false };
+        let Some((ahead, class)) = by_class.or_else(|| self.reclaimed_by(unit, waits_for_devices)) else {
+            return false;
+        };
         self.give_up(unit, &format!("job {ahead} goes first and could stop it at once"));
         self.block(unit, Blocker::Priority { ahead, class });
         true
@@ -112,11 +114,11 @@ impl<'a> Session<'a> {
 
     /// As [`Session::outranked_by`], for what is guaranteed to the queue of the one who waits. The claims of the unit are
     /// charged already.
-    fn reclaimed_by(&mut self, unit: &Unit<'a>) -> Option<(JobId, Priority)> {
+    pub fn reclaimed_by(&mut self, unit: &Unit<'a>, blocked: fn(&Blocker) -> bool) -> Option<(JobId, Priority)> {
         let waits: Vec<JobId> =
-            self.blocked.iter().filter(|(_, blocker)| waits_for_devices(blocker)).map(|(id, _)| *id).collect();
+            self.blocked.iter().filter(|(_, blocker)| blocked(blocker)).map(|(id, _)| *id).collect();
         waits.into_iter().find_map(|id| {
-            let ahead = self.cluster.job(id)?;
+            let ahead = self.asking.as_asked(self.cluster.job(id)?);
             let claimant = self.claimant(&vec![ahead])?;
             unit.iter().all(|job| self.may_reclaim(&claimant, job)).then_some((id, ahead.spec.priority))
         })

@@ -13,6 +13,7 @@ mod claims;
 mod consolidate;
 mod counts;
 mod draft;
+mod elastic;
 mod filter;
 mod fit;
 pub mod fragment;
@@ -48,6 +49,7 @@ use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use book::Amounts;
 use draft::Draft;
+use elastic::Asking;
 use filter::Pick;
 use later::Later;
 use offers::Offers;
@@ -63,8 +65,9 @@ use victims::Pool;
 
 /// Decides for the cluster as it is at `now`.
 pub fn decide(cluster: &Cluster, now: Time) -> Decision {
-    let mut session = Session::new(cluster, now);
-    let units = order::units(cluster, now);
+    let asking = Asking::of(cluster, now);
+    let mut session = Session::new(cluster, &asking, now);
+    let units = order::units(cluster, &asking, now);
     session.walk(&units);
     session.finish()
 }
@@ -75,6 +78,7 @@ pub(crate) type Unit<'a> = Vec<&'a Job>;
 /// The walk through the order of service.
 pub(crate) struct Session<'a> {
     pub cluster: &'a Cluster,
+    pub asking: &'a Asking,
     pub now: Time,
     pub draft: Draft<'a>,
     /// What the machines hold with nothing on them; made when it is first asked for.
@@ -197,9 +201,10 @@ fn class_key<'a>(policy: &Policy, spec: &'a JobSpec) -> ClassKey<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub fn new(cluster: &'a Cluster, now: Time) -> Session<'a> {
+    pub fn new(cluster: &'a Cluster, asking: &'a Asking, now: Time) -> Session<'a> {
         let mut session = Session {
             cluster,
+            asking,
             now,
             draft: Draft::now(cluster),
             empty: None,
@@ -249,6 +254,9 @@ impl<'a> Session<'a> {
     }
 
     fn consider(&mut self, unit: &Unit<'a>) {
+        if unit[0].attempt.is_some() {
+            return self.grow(unit);
+        }
         let claimed = unit.iter().any(|job| self.claim_of(job.id).is_some());
         if let Some(blocker) = self.closed_gate(unit) {
             self.block(unit, blocker);
@@ -317,7 +325,7 @@ impl<'a> Session<'a> {
     }
 
     /// What the unit claims is charged already.
-    fn over_limit_with(&self, unit: &Unit<'a>, holds: impl Iterator<Item = Resources>) -> Option<Blocker> {
+    pub fn over_limit_with(&self, unit: &Unit<'a>, holds: impl Iterator<Item = Resources>) -> Option<Blocker> {
         let mut sums: BTreeMap<&str, (Resources, Resources)> = BTreeMap::new();
         for (job, holds) in unit.iter().zip(holds) {
             let charged = self.claim_of(job.id).map_or(Resources::ZERO, |claim| book::held_by(&claim.places));
@@ -370,6 +378,7 @@ impl<'a> Session<'a> {
     }
 
     fn start(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) {
+        let places = self.widened(unit, places);
         for (job, places) in unit.iter().zip(places) {
             let attempt = AttemptNo(job.attempts.0 + 1);
             self.add(Step::Start { job: job.id, attempt, places, guest_of: Vec::new() });
@@ -391,9 +400,9 @@ impl<'a> Session<'a> {
             let mut turns = Turns::new(self, units);
             while let Some(unit) = turns.next(self).map(|index| &units[index]) {
                 match self.claiming.get(&unit[0].id) {
-                    Some(yielding) => self.reconsider_claim(unit, yielding.clone()),
-                    None if self.started.contains(&unit[0].id) => {}
-                    None => self.consider(unit),
+                    Some(yielding) if unit[0].attempt.is_none() => self.reconsider_claim(unit, yielding.clone()),
+                    _ if self.started.contains(&unit[0].id) => {}
+                    _ => self.consider(unit),
                 }
                 if self.again {
                     break;

@@ -1,4 +1,5 @@
 //! The order of service, and the gates that close a job off whatever is free.
+use super::elastic::Asking;
 use super::{Unit, attained};
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Step};
@@ -7,13 +8,13 @@ use crate::model::job::{Job, JobState};
 use crate::model::time::Time;
 use std::collections::BTreeMap;
 
-/// Pending jobs in the order of service; the jobs of a group stand together at the place of the most senior.
-pub fn units(cluster: &Cluster, now: Time) -> Vec<Unit<'_>> {
-    let mut pending: Vec<&Job> =
-        cluster.jobs.values().map(AsRef::as_ref).filter(|job| job.state == JobState::Pending).collect();
+/// Pending jobs, and gangs that want to grow, in the order of service; the jobs of a group stand together at the place of
+/// the most senior.
+pub fn units<'a>(cluster: &'a Cluster, asking: &'a Asking, now: Time) -> Vec<Unit<'a>> {
+    let mut pending: Vec<&Job> = asking.units(cluster).collect();
     pending.sort_by_cached_key(|job| cluster.turn(job, now));
     attained::reorder(cluster, &mut pending, now);
-    let mut units: Vec<Unit<'_>> = Vec::with_capacity(pending.len());
+    let mut units: Vec<Unit<'a>> = Vec::with_capacity(pending.len());
     let mut group_at: BTreeMap<&str, usize> = BTreeMap::new();
     for job in pending {
         let group = job.spec.group.as_ref().map(|group| group.name.as_str());

@@ -11,10 +11,10 @@ use crate::model::attained;
 use crate::model::decision::Reservation;
 use crate::model::future::meets;
 use crate::model::ids::{JobId, NodeId};
-use crate::model::job::{Place, Priority};
+use crate::model::job::{Job, Place, Priority};
 use crate::model::part::Part;
 use crate::model::queue::ancestry;
-use crate::model::time::Time;
+use crate::model::time::{Span, Time};
 use std::collections::BTreeSet;
 
 /// A reservation names at most so many of the jobs that have to leave first.
@@ -95,9 +95,15 @@ impl<'a> Session<'a> {
 
     /// How long the unit would stay if it started now.
     pub fn stay(&self, unit: &Unit<'a>) -> Stay {
-        let ends = unit.iter().map(|job| self.expected_end(job, self.now + self.splitting(job)).0);
+        let ends =
+            unit.iter().map(|job| self.expected_end(job, self.now + self.splitting(job) + self.leaving_first(job)).0);
         let end = ends.max().unwrap_or(Time::NEVER);
         Stay { end, endless: unit.iter().any(|job| job.spec.time_limit.is_none()) }
+    }
+
+    /// How long a gang that runs already may take to be gone, before it runs again.
+    fn leaving_first(&self, job: &Job) -> Span {
+        job.attempt.as_ref().map_or(Span::ZERO, |_| job.spec.checkpoint.grace + self.margins())
     }
 
     /// What those with a reserved start will hold in the queue and below it while the unit, started now, is still there.

@@ -3,6 +3,7 @@
 //!
 //! It walks the same order of service with the same code as `decide` up to the job's turn, so what it says is what the
 //! decision saw.
+use super::elastic::Asking;
 use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
@@ -31,17 +32,20 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
         let shared = uplinks::report(cluster, job).map(|shared| format!("{}; {shared}", why.summary));
         return Some(Why { summary: shared.unwrap_or_else(|| why.summary.clone()), ..why });
     }
-    let mut session = Session::new(cluster, now);
-    let units = order::units(cluster, now);
+    let asking = Asking::of(cluster, now);
+    let mut session = Session::new(cluster, &asking, now);
+    let units = order::units(cluster, &asking, now);
     let mut turns = Turns::new(&session, &units);
     let mut ahead: Vec<&Unit<'_>> = Vec::new();
     loop {
         let unit = &units[turns.next(&session)?];
-        if unit.iter().any(|member| member.id == id) {
-            return Some(explain(session, &ahead, unit, job));
+        if let Some(asked) = unit.iter().find(|member| member.id == id) {
+            return Some(explain(session, &ahead, unit, asked));
         }
         session.consider(unit);
-        ahead.push(unit);
+        if unit[0].attempt.is_none() {
+            ahead.push(unit);
+        }
     }
 }
 
@@ -51,8 +55,10 @@ pub fn never(cluster: &Cluster, id: JobId, now: Time) -> Option<String> {
     let job = cluster.job(id).filter(|job| job.state == JobState::Pending)?;
     let waiting = || cluster.jobs.values().map(Arc::as_ref).filter(|mate| mate.state == JobState::Pending);
     let mates = |group| waiting().filter(move |mate| mate.spec.group.as_ref() == Some(group));
-    let unit = job.spec.group.as_ref().map_or_else(|| vec![job], |group| mates(group).collect());
-    Session::new(cluster, now).unsatisfiable(&unit)
+    let asking = Asking::of(cluster, now);
+    let alone = || vec![asking.as_asked(job)];
+    let unit = job.spec.group.as_ref().map_or_else(alone, |group| mates(group).collect());
+    Session::new(cluster, &asking, now).unsatisfiable(&unit)
 }
 
 /// What would be said about a job that is not submitted: as if it came last of its class.

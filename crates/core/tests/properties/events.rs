@@ -26,7 +26,7 @@ pub const CROWD: u8 = 26;
 /// Kinds below this also cancel, hold, requeue and change settings and queues.
 pub const PEOPLE: u8 = 36;
 /// All kinds: also faults, strange reports and late decisions.
-pub const ALL: u8 = 62;
+pub const ALL: u8 = 63;
 
 const GIB: u64 = 1 << 30;
 const GBPS: u64 = 1_000_000_000;
@@ -58,7 +58,7 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
         priority,
         preemptible: if rare(0, 9) { priority != Priority::P3 } else { priority == Priority::P3 },
         firm: rare(12, 5),
-        gang: Gang { workers, min: workers, step: workers },
+        gang: gang(workers, b),
         shape: Shape {
             gpus: if part.is_some() { 0 } else { gpus },
             part,
@@ -96,6 +96,12 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
         intermittent: part.is_some(),
         run: Default::default(),
     }
+}
+
+/// One in four can go on with fewer workers.
+fn gang(workers: u32, by: u16) -> Gang {
+    let (min, step) = (1 + u32::from(by >> 11) % workers, 1 + u32::from(by >> 14) % 2);
+    if (by >> 9) & 3 == 0 { Gang { min, step, ..Gang::rigid(workers) } } else { Gang::rigid(workers) }
 }
 
 fn pick2<T: Clone>(from: &[T], by: u16) -> T {

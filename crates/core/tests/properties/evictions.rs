@@ -21,13 +21,16 @@ pub fn assert_just(lab: &Lab, decision: &Decision) {
         .collect();
     for step in &decision.steps {
         if let Step::Stop { job, attempt, why } = step {
-            let (StopWhy::Preempted { claimant } | StopWhy::Moved { claimant }) = why else {
-                panic!("a decision stops job {job}: {why}")
+            let claimant = match why {
+                StopWhy::Preempted { claimant } | StopWhy::Moved { claimant } => claimant,
+                StopWhy::Resized { .. } => job,
+                _ => panic!("a decision stops job {job}: {why}"),
             };
             let claim = claims.iter().find(|claim| claim.claimant == *claimant).expect("the claimant has a claim");
             assert!(claim.victims.contains(&(*job, *attempt)), "job {job} is stopped for nobody");
             match why {
                 StopWhy::Moved { .. } => assert_moves(lab, &claims, claim, *job),
+                StopWhy::Resized { workers } => assert_grows(lab, claim, *job, *workers),
                 _ => assert_fair(lab, claim, *job),
             }
         }
@@ -61,6 +64,15 @@ fn assert_moves(lab: &Lab, claims: &[&Claim], claim: &Claim, moved: JobId) {
     {
         assert!(one.node != other.node || one.gpus & other.gpus == 0, "two claims for the same GPUs");
     }
+}
+
+/// A gang that has nobody but itself to thank restarts with more workers, when it may, and loses nothing that it could save.
+fn assert_grows(lab: &Lab, claim: &Claim, id: JobId, workers: u32) {
+    let job = live(lab, id);
+    assert!(lab.cluster.may_grow(job, lab.now), "{} grows too soon", job.spec.name);
+    assert!(claim.moves && claim.victims.len() == 1 && claim.places.len() == workers as usize);
+    assert!(workers > job.size() && workers <= job.spec.gang.workers && job.spec.can_save());
+    assert!((job.spec.gang.workers - workers).is_multiple_of(job.spec.gang.step), "{workers} is no size of its");
 }
 
 fn assert_fair(lab: &Lab, claim: &Claim, victim: JobId) {
@@ -107,7 +119,8 @@ fn is_live(job: &Job) -> bool {
 /// Every GPU and core of the claim is free now, given up by this decision, or held by a victim.
 fn assert_placed_on_what_is_freed(lab: &Lab, decision: &Decision, claim: &Claim) {
     let spec = &live(lab, claim.claimant).spec;
-    assert_eq!(claim.places.len(), spec.gang.workers as usize);
+    let least = if spec.is_elastic() { spec.gang.least() } else { spec.gang.workers };
+    assert!(is_home(claim) || claim.places.len() == least as usize, "{} claims for more than its least", spec.name);
     let given_up =
         |by: JobId| decision.steps.iter().any(|step| matches!(step, Step::Unclaim { claimant, .. } if *claimant == by));
     let freed: Vec<&Place> = claim
@@ -181,7 +194,7 @@ fn assert_minimal(lab: &Lab, decision: &Decision, unit: &[&Claim]) {
 }
 
 fn is_stop_of(step: &Step, victims: &[(JobId, AttemptNo)]) -> bool {
-    matches!(step, Step::Stop { job, .. } if victims.iter().any(|(victim, _)| victim == job))
+    matches!(step, Step::Stop { job, .. } | Step::Shrink { job, .. } if victims.iter().any(|(victim, _)| victim == job))
 }
 
 /// Victims that leave together: single jobs, or those of one group.

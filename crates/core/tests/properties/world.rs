@@ -121,6 +121,7 @@ impl World {
             55..=57 => self.pass(event, c),
             58..=59 => self.late.push(decide(&self.lab.cluster, self.lab.now)),
             60 => self.apply_late(),
+            61 => self.on_job(a, |job| Input::Resize { job, workers: 1 + u32::from(b % 6), by: by() }),
             _ => self.input(Input::NewTerm),
         }
     }

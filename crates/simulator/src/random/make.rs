@@ -34,6 +34,8 @@ pub fn world(dice: &mut Dice) -> Result<World, String> {
     queues.push(queue("default", None));
     queues.push(queue("lab/cv", None));
     rotate_some(&mut world, dice, &mut queues)?;
+    let after = ["0s", "1m", "10m"][dice.child("grow").below(3) as usize];
+    world.set("grow.after", after).map_err(|e| e.to_string())?;
     queues.iter_mut().for_each(|queue| tenant(&mut shares, queue));
     if shares.one_in(3) {
         world.set("usage.half_life", "1h").map_err(|e| e.to_string())?;
@@ -208,10 +210,11 @@ fn queue(drawn: u64, dice: &mut Dice) -> String {
 /// Whole or elastic, also with steps that do not divide what may leave.
 fn gang(dice: &mut Dice, workers: u32) -> Gang {
     if workers == 1 || dice.one_in(2) {
-        return Gang { workers, min: workers, step: workers };
+        return Gang::rigid(workers);
     }
     let min = dice.between(1, workers.into()) as u32;
-    Gang { workers, min, step: dice.between(1, 3) as u32 }
+    let step = dice.between(1, 3) as u32;
+    Gang { min, step, ..Gang::rigid(workers) }
 }
 
 fn wish(dice: &mut Dice, gpus: u32, workers: u32) -> TopologyWish {

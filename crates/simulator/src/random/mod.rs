@@ -38,6 +38,8 @@ pub struct Stats {
     pub moves: u64,
     /// Times that an elastic gang gave up workers.
     pub shrinks: u64,
+    /// Times that one restarted with another size.
+    pub resizes: u64,
     /// Runs that failed by themselves.
     pub failures: u64,
     pub lost_gpu_ms: u64,
@@ -55,6 +57,7 @@ impl std::ops::AddAssign for Stats {
         self.evictions += other.evictions;
         self.moves += other.moves;
         self.shrinks += other.shrinks;
+        self.resizes += other.resizes;
         self.failures += other.failures;
         self.lost_gpu_ms += other.lost_gpu_ms;
     }
@@ -112,6 +115,7 @@ struct Storm {
     jobs: Dice,
     choice: Dice,
     time: Dice,
+    sizes: Dice,
     submitted: usize,
     /// A group of two whose second job is not submitted yet.
     half_group: Option<String>,
@@ -120,7 +124,8 @@ struct Storm {
 impl Storm {
     fn new(world: World, dice: &Dice) -> Storm {
         let (jobs, choice, time) = (dice.child("jobs"), dice.child("choice"), dice.child("time"));
-        Storm { world, jobs, choice, time, submitted: 0, half_group: None }
+        let sizes = dice.child("sizes");
+        Storm { world, jobs, choice, time, sizes, submitted: 0, half_group: None }
     }
 
     fn event(&mut self) {
@@ -128,6 +133,9 @@ impl Storm {
             let longest = [1_000, 30_000, 120_000, 1_800_000][self.time.below(4) as usize];
             let pause = Span(self.time.below(longest));
             self.world.advance_to(self.world.now() + pause);
+        }
+        if self.sizes.one_in(12) {
+            self.resize();
         }
         let node = NodeId(self.choice.below(self.world.cluster().nodes.len() as u64) as u32);
         match self.choice.below(100) {
@@ -211,6 +219,18 @@ impl Storm {
         let live: Vec<JobId> = self.world.cluster().jobs.keys().copied().collect();
         let Some(job) = self.choice.pick(&live).copied() else { return };
         let input = input(job, OPERATOR.to_string());
+        self.world.note("statement", format!("{input:?}"));
+        if let Err(why) = self.world.ask(input) {
+            self.world.note("refused", why.to_string());
+        }
+    }
+
+    fn resize(&mut self) {
+        let elastic =
+            self.world.cluster().jobs.values().filter(|job| job.spec.is_elastic() || job.resized_at.is_some());
+        let elastic: Vec<JobId> = elastic.map(|job| job.id).collect();
+        let Some(job) = self.sizes.pick(&elastic).copied() else { return };
+        let input = Input::Resize { job, workers: self.sizes.between(1, 8) as u32, by: OPERATOR.to_string() };
         self.world.note("statement", format!("{input:?}"));
         if let Err(why) = self.world.ask(input) {
             self.world.note("refused", why.to_string());
@@ -307,6 +327,7 @@ impl Storm {
             evictions: self.world.all_jobs().map(|job| u64::from(job.evictions)).sum(),
             moves: self.world.all_jobs().map(|job| u64::from(job.moves)).sum(),
             shrinks: self.world.trace().iter().filter(|line| line.kind == "shrinking").count() as u64,
+            resizes: self.world.trace().iter().filter(|line| line.kind == "resizing").count() as u64,
             failures: self.world.all_jobs().map(|job| u64::from(job.failures)).sum(),
             lost_gpu_ms: self.world.lost_gpu_ms(),
         }

@@ -69,7 +69,13 @@ impl Runner {
                 self.world.restart_control();
                 Ok(())
             }
-            Action::Xid { .. } | Action::Pcie { .. } | Action::Resize { .. } | Action::Expect(_) => Ok(()),
+            Action::Resize { job, workers } => {
+                let job = self.world.job_id(job).unwrap_or(JobId(0));
+                let input = Input::Resize { job, workers: *workers, by: OPERATOR.to_string() };
+                self.ask(step, input);
+                Ok(())
+            }
+            Action::Xid { .. } | Action::Pcie { .. } | Action::Expect(_) => Ok(()),
         }
     }
 
@@ -108,6 +114,11 @@ impl Runner {
             JobVerb::Hold => Input::Hold { job, by },
             JobVerb::Release => Input::Release { job, by },
         };
+        self.ask(step, input);
+        Ok(())
+    }
+
+    fn ask(&mut self, step: &Step, input: Input) {
         if let Err(why) = self.world.ask(input) {
             self.results.push(ExpectationResult {
                 line: step.line,
@@ -117,7 +128,6 @@ impl Runner {
                 actual: why.to_string(),
             });
         }
-        Ok(())
     }
 
     fn expect(&mut self, expectation: &Expectation) {

@@ -11,11 +11,8 @@ const SUBMIT: &[Uses<Submit>] = &[
     ("submit windows=", |s| !s.windows.is_empty()),
 ];
 
-const ACTION: &[Uses<Action>] = &[
-    ("resize", |a| matches!(a, Action::Resize { .. })),
-    ("xid", |a| matches!(a, Action::Xid { .. })),
-    ("pcie", |a| matches!(a, Action::Pcie { .. })),
-];
+const ACTION: &[Uses<Action>] =
+    &[("xid", |a| matches!(a, Action::Xid { .. })), ("pcie", |a| matches!(a, Action::Pcie { .. }))];
 
 /// The first use of something that is not there yet, as the error to answer with.
 pub fn refuse_later_work(script: &Script) -> Result<(), ScriptError> {

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone)]
 pub(super) struct SimulatedJob {
     plan: WorkPlan,
-    /// Of the whole gang, in thousandths.
+    /// The size for which the plan is stated, and its GPUs in thousandths.
+    full: u32,
     gpu_milli: u64,
     ran_before: bool,
     pub resumed_from: Option<Span>,
@@ -21,8 +22,8 @@ pub(super) struct SimulatedJob {
 }
 
 impl SimulatedJob {
-    pub fn new(plan: WorkPlan, gpu_milli: u64) -> SimulatedJob {
-        SimulatedJob { plan, gpu_milli, ran_before: false, resumed_from: None, done: Span::ZERO }
+    pub fn new(plan: WorkPlan, full: u32, gpu_milli: u64) -> SimulatedJob {
+        SimulatedJob { plan, full, gpu_milli, ran_before: false, resumed_from: None, done: Span::ZERO }
     }
 }
 
@@ -106,10 +107,11 @@ impl World {
         gang.ranks.insert(rank, node);
         let placed = self.cluster.job(job).and_then(|job| job.attempt.as_ref()).filter(|a| a.number == attempt);
         let Some(placed) = placed.filter(|placed| placed.workers.len() == gang.ranks.len()) else { return };
-        let full = placed.workers.len() as u32;
+        let size = placed.workers.len() as u32;
         let resumed = Span(placed.resume_from.as_ref().map_or(0, |checkpoint| checkpoint.step));
         let Some(simulated) = self.jobs.get_mut(&job) else { return };
-        gang.training = Some(Training::begin(simulated.plan, full, resumed, simulated.ran_before, self.now));
+        gang.training =
+            Some(Training::begin(simulated.plan, (size, simulated.full), resumed, simulated.ran_before, self.now));
         if simulated.ran_before {
             let lost_ms = simulated.done.0.saturating_sub(resumed.0);
             let lost = u128::from(lost_ms) * u128::from(simulated.gpu_milli) / 1_000;

@@ -249,7 +249,7 @@ impl World {
         let effects = self.apply(Input::Submit { spec: spec.clone(), owner })?;
         let id = effects.submitted.unwrap_or_default();
         self.names.insert(spec.name.clone(), id);
-        self.jobs.insert(id, SimulatedJob::new(plan, spec.total().all_gpus_milli()));
+        self.jobs.insert(id, SimulatedJob::new(plan, spec.gang.workers, spec.total().all_gpus_milli()));
         Ok(id)
     }
 
@@ -521,7 +521,7 @@ impl World {
         if !matches!(input, Input::Heard { .. }) {
             self.deadline = None;
         }
-        let (calls, ends) = (may_call_for_a_decision(&input), matches!(input, Input::Report { .. }));
+        let (calls, ends) = (may_call_for_a_decision(&self.cluster, &input), matches!(input, Input::Report { .. }));
         let effects = lifecycle::apply(&mut self.cluster, input, self.now)?;
         // What a job leaves behind that is over is of use only to those who wait.
         let of_use = !ends || effects.finished.is_empty() || !self.cluster.blocked.is_empty();
@@ -560,9 +560,13 @@ impl World {
 
 /// Whether the scheduler may find more than before. What follows from a decision of its own calls for none, as the rule that
 /// it changes nothing on its own result says.
-fn may_call_for_a_decision(input: &Input) -> bool {
+fn may_call_for_a_decision(cluster: &Cluster, input: &Input) -> bool {
     match input {
         Input::Heard { .. } | Input::Decided(_) => false,
+        // An elastic gang grows best right after a checkpoint.
+        Input::Report { report: Report::Checkpoint { job, .. }, .. } => {
+            cluster.job(*job).is_some_and(|job| job.spec.is_elastic())
+        }
         Input::Report { report, .. } => matches!(report, Report::Ended { .. } | Report::Stray { .. }),
         _ => true,
     }

@@ -56,19 +56,19 @@ pub struct Training {
     done: Span,
     mark: Time,
     phase: Phase,
-    /// Workers at full size, and those that are left.
+    /// Workers for which the work is stated, and those that are there.
     full: u32,
     size: u32,
 }
 
 impl Training {
-    /// All `full` ranks run from `now`. `done` is the work in the checkpoint that it resumes from; `again`: the job ran
-    /// before.
-    pub fn begin(plan: WorkPlan, full: u32, done: Span, again: bool, now: Time) -> Training {
+    /// All `size` ranks run from `now`, where the work is stated for `full` of them. `done` is the work in the checkpoint
+    /// that it resumes from; `again`: the job ran before.
+    pub fn begin(plan: WorkPlan, (size, full): (u32, u32), done: Span, again: bool, now: Time) -> Training {
         let until = now + if again { plan.restart_time } else { plan.start_time };
         let phase = if until > now { Phase::Restarting { until } } else { Phase::Working };
-        let full = full.max(1);
-        Training { plan, began: now, done: Span(done.0.min(plan.work.0)), mark: now, phase, full, size: full }
+        let (full, size) = (full.max(1), size.max(1));
+        Training { plan, began: now, done: Span(done.0.min(plan.work.0)), mark: now, phase, full, size }
     }
 
     /// Work done by `now`.
@@ -139,7 +139,7 @@ impl Training {
     /// still for those who went.
     pub fn resize(&mut self, size: u32, now: Time) {
         self.bank(now);
-        self.size = size.clamp(1, self.full);
+        self.size = size.max(1);
         let until = now + self.plan.restart_time;
         if until > now {
             self.phase = Phase::Restarting { until };
@@ -195,32 +195,32 @@ mod tests {
 
     #[test]
     fn checkpoints_count_from_the_start_and_pause_training() {
-        let first = Training::begin(plan(30, 10, 2, 5), 4, Span::ZERO, false, at(0));
+        let first = Training::begin(plan(30, 10, 2, 5), (4, 4), Span::ZERO, false, at(0));
         // Works 0–10, writes 10–12, works 12–20, writes 20–22, works 22–30, writes 30–32, works 32–36.
         assert_eq!(timeline(first), (vec![(12, 10), (22, 18), (32, 26)], 36));
     }
 
     #[test]
     fn a_later_attempt_restarts_first_and_skips_a_checkpoint_with_nothing_new() {
-        let again = Training::begin(plan(30, 5, 0, 5), 4, Span::minutes(20), true, at(100));
+        let again = Training::begin(plan(30, 5, 0, 5), (4, 4), Span::minutes(20), true, at(100));
         // Restarts 100–105; the checkpoint at 105 falls into the pause; works 105–115.
         assert_eq!(timeline(again), (vec![(110, 25)], 115));
     }
 
     #[test]
     fn a_checkpoint_that_takes_as_long_as_its_interval_does_not_stop_all_work() {
-        let slow = Training::begin(plan(10, 5, 5, 0), 4, Span::ZERO, false, at(0));
+        let slow = Training::begin(plan(10, 5, 5, 0), (4, 4), Span::ZERO, false, at(0));
         assert_eq!(timeline(slow), (vec![(10, 5)], 15));
     }
 
     #[test]
     fn work_that_is_done_at_the_moment_of_a_checkpoint_ends() {
-        assert_eq!(timeline(Training::begin(plan(10, 10, 1, 0), 4, Span::ZERO, false, at(3))), (vec![], 13));
+        assert_eq!(timeline(Training::begin(plan(10, 10, 1, 0), (4, 4), Span::ZERO, false, at(3))), (vec![], 13));
     }
 
     #[test]
     fn a_stop_pauses_and_saves_what_was_done() {
-        let mut training = Training::begin(plan(60, 0, 2, 0), 4, Span::ZERO, false, at(0));
+        let mut training = Training::begin(plan(60, 0, 2, 0), (4, 4), Span::ZERO, false, at(0));
         training.save_for_stop(at(7));
         assert_eq!(training.done_at(at(8)), Span::minutes(7));
         assert_eq!(training.next(), Some((at(9), Milestone::SavedForStop(Span::minutes(7)))));
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn those_who_stay_go_on_at_their_part_of_the_speed() {
-        let mut training = Training::begin(plan(30, 0, 0, 0), 4, Span::ZERO, false, at(0));
+        let mut training = Training::begin(plan(30, 0, 0, 0), (4, 4), Span::ZERO, false, at(0));
         training.resize(3, at(10));
         training.resize(1, at(14));
         // 10 minutes at 4/4, 4 at 3/4, the last 17 at 1/4.
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn giving_up_ranks_takes_a_restart_and_breaks_off_a_checkpoint() {
-        let mut training = Training::begin(plan(30, 10, 4, 3), 2, Span::ZERO, false, at(0));
+        let mut training = Training::begin(plan(30, 10, 4, 3), (2, 2), Span::ZERO, false, at(0));
         training.pass(Milestone::WritingBegins, at(10));
         training.resize(1, at(12));
         assert_eq!(training.next(), Some((at(15), Milestone::WorkGoesOn)));

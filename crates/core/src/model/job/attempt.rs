@@ -1,5 +1,5 @@
 //! One run of a job: where its workers are, how far each is, and how it ends.
-use crate::model::amounts::Resources;
+use crate::model::amounts::{Resources, count};
 use crate::model::cpuset::CpuSet;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::part::Part;
@@ -150,6 +150,8 @@ pub enum StopWhy {
     GuestLeaves { owner: JobId },
     /// It makes room for this job, and the same decision keeps a place elsewhere for it.
     Moved { claimant: JobId },
+    /// It goes on with so many workers; the same decision keeps the places for them.
+    Resized { workers: u32 },
     /// Its node is being drained.
     Drained { node: NodeId },
     /// A person asked for another run.
@@ -178,6 +180,7 @@ impl fmt::Display for StopWhy {
                 write!(f, "its devices are reserved for job {owner}, whose start comes near")
             }
             StopWhy::Moved { claimant } => write!(f, "moved to make room for job {claimant}"),
+            StopWhy::Resized { workers } => write!(f, "goes on with {}", count((*workers).into(), "worker")),
             StopWhy::Drained { node } => write!(f, "node {node} is being drained"),
             StopWhy::Requeued { by } => write!(f, "requeued by {by}"),
             StopWhy::Cancelled { by } => write!(f, "cancelled by {by}"),
@@ -264,6 +267,12 @@ pub struct Attempt {
     /// The jobs on whose reserved devices it started: each of them has them back in time.
     #[serde(default)]
     pub guest_of: Vec<JobId>,
+    /// Workers that it went on without.
+    #[serde(default)]
+    pub given_up: u32,
+    /// When it last did.
+    #[serde(default)]
+    pub resized_at: Option<Time>,
 }
 
 impl Attempt {

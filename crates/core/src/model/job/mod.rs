@@ -85,6 +85,9 @@ pub struct Job {
     /// How many of these were moves: each time it is let alone for twice as long.
     #[serde(default)]
     pub moves: u32,
+    /// When a person last asked for another size.
+    #[serde(default)]
+    pub resized_at: Option<Time>,
     /// Runs that failed by themselves.
     pub failures: u32,
     /// Starts in a row that nodes refused: when many nodes do, it is the job and not the nodes.
@@ -119,6 +122,7 @@ impl Job {
             checkpoint: None,
             evictions: 0,
             moves: 0,
+            resized_at: None,
             failures: 0,
             refused: 0,
             started_at: None,
@@ -141,7 +145,13 @@ impl Job {
     /// Whether it is leaving its place for another one that is kept for it.
     pub fn is_moving(&self) -> bool {
         let stop = self.attempt.as_ref().and_then(|attempt| attempt.stopping());
-        stop.is_some_and(|stop| matches!(stop.why, StopWhy::Moved { .. }))
+        stop.is_some_and(|stop| matches!(stop.why, StopWhy::Moved { .. } | StopWhy::Resized { .. }))
+    }
+
+    /// Whether it ends to go on with more or fewer workers.
+    pub fn is_resizing(&self) -> bool {
+        let stop = self.attempt.as_ref().and_then(|attempt| attempt.stopping());
+        stop.is_some_and(|stop| matches!(stop.why, StopWhy::Resized { .. }))
     }
 
     /// Until when a job that was moved is let alone: it runs for `patience` before it is moved once more, twice as long each

@@ -90,9 +90,29 @@ impl fmt::Display for Level {
 /// How many workers make the gang. With `min == workers` the gang is rigid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Gang {
+    /// The size that it wants.
     pub workers: u32,
     pub min: u32,
     pub step: u32,
+    #[serde(default)]
+    pub shrink: Shrink,
+}
+
+/// How a running gang gives up workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shrink {
+    /// The attempt goes on with the others.
+    #[default]
+    InPlace,
+    /// The attempt saves and ends, and the next one is smaller.
+    Restart,
+}
+
+impl Gang {
+    pub fn rigid(workers: u32) -> Gang {
+        Gang { workers, min: workers, step: workers, shrink: Shrink::InPlace }
+    }
 }
 
 /// What one worker needs on one node.
@@ -295,7 +315,7 @@ impl JobSpec {
             priority: Priority::P2,
             preemptible: false,
             firm: false,
-            gang: Gang { workers, min: workers, step: workers },
+            gang: Gang::rigid(workers),
             shape,
             topology: TopologyWish::default(),
             group: None,
@@ -318,6 +338,13 @@ impl JobSpec {
                 "workers {workers} and min {min}: both at least 1, min at most workers, workers at most {MAX_WORKERS}"
             );
             return Err(("gang", why));
+        }
+        if let Some(slice) = self.topology.ranks_per_island
+            && self.is_elastic()
+            && self.gang.step % slice.max(1) != 0
+        {
+            let why = format!("steps of {} would break up islands of {slice} ranks", self.gang.step);
+            return Err(("gang.step", why));
         }
         if !self.shape.asks_gpu() && self.shape.cpus == 0 && self.shape.memory_bytes == 0 {
             return Err(("resources", "a worker needs at least one GPU, CPU or byte of memory".to_string()));

@@ -255,7 +255,7 @@ fn spec(index: usize, gpus: u32, gpus_each: u32, plan: WorkPlan) -> JobSpec {
     let name = index.to_string();
     JobSpec {
         queue: QUEUE.to_string(),
-        gang: Gang { workers, min: workers, step: workers },
+        gang: Gang::rigid(workers),
         checkpoint: CheckpointPolicy {
             dir: Some(format!("/checkpoints/{name}")),
             every: plan.ckpt_every,

@@ -110,7 +110,7 @@ fn spec(index: usize, gpus: u32, gpus_each: u32, restart_time: Span) -> JobSpec 
     JobSpec {
         queue: QUEUE.to_string(),
         preemptible: true,
-        gang: Gang { workers, min: workers, step: workers },
+        gang: Gang::rigid(workers),
         checkpoint: CheckpointPolicy {
             dir: Some(format!("/checkpoints/{name}")),
             on_demand: true,

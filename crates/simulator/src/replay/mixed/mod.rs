@@ -153,7 +153,7 @@ impl Replay {
             priority,
             preemptible: self.policy == Policy::Ours && !entry.urgent,
             pool: (self.policy == Policy::StaticSplit).then(|| kind.to_string()),
-            gang: Gang { workers, min: workers, step: workers },
+            gang: Gang::rigid(workers),
             checkpoint: CheckpointPolicy {
                 dir: Some(format!("/checkpoints/{name}")),
                 on_demand: plan.on_demand_ckpt,

@@ -5,7 +5,7 @@ use crate::model::amounts::{count, parse_bandwidth, parse_bytes};
 use crate::model::ids::JobId;
 use crate::model::job::{
     CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, Launcher, Level, Priority, RunSpec, Shape,
-    TopologyWish,
+    Shrink, TopologyWish,
 };
 use crate::model::time::{Span, Time};
 use std::collections::BTreeMap;
@@ -122,7 +122,7 @@ fn gang(found: &mut Findings, file: Option<&GangFile>) -> Gang {
             "remove it",
         );
     }
-    Gang { workers, min, step }
+    Gang { workers, min, step, shrink: Shrink::Restart }
 }
 
 fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {
