@@ -341,7 +341,7 @@ impl JobSpec {
         }
         if let Some(slice) = self.topology.ranks_per_island
             && self.is_elastic()
-            && self.gang.step % slice.max(1) != 0
+            && !self.gang.step.is_multiple_of(slice.max(1))
         {
             let why = format!("steps of {} would break up islands of {slice} ranks", self.gang.step);
             return Err(("gang.step", why));
