@@ -1,23 +1,30 @@
-//! Rules 3 and 5 for gangs that a decision makes grow: they keep what they have, and stand behind all who wait in their class.
+//! Rules 3 and 5 for gangs that a decision restarts: the places that they go on with are kept, and whoever grows stands behind
+//! all who wait in its class.
 use super::Found;
 use super::promises::goes_first;
 use crate::model::cluster::Cluster;
 use crate::model::future::meets;
 use crate::model::ids::JobId;
-use crate::model::job::Job;
+use crate::model::job::{Attempt, Job};
 use crate::model::time::Time;
 use std::collections::BTreeSet;
 
 pub fn grown(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut Found) {
     for job in jobs.iter().filter_map(|id| cluster.job(*id)).filter(|job| is_told_now(cluster, job)) {
-        let has = job.attempt.as_ref().map_or(0, |attempt| attempt.live().count());
+        let kept = |attempt: &Attempt| attempt.live().filter(|worker| !worker.phase.is_given_up()).count();
+        let gives_up = |attempt: &Attempt| attempt.live().any(|worker| worker.phase.is_given_up());
+        let (has, shrinks) = job.attempt.as_ref().map_or((0, false), |attempt| (kept(attempt), gives_up(attempt)));
         let Some(claim) = cluster.claims.get(&job.id) else {
             found.unless(false, 3, || format!("job {} is told to restart, but no place is kept for it", job.id));
             continue;
         };
-        found.unless(claim.places.len() > has, 3, || {
+        let sized = if shrinks { claim.places.len() == has } else { claim.places.len() > has };
+        found.unless(sized && claim.resizes, 3, || {
             format!("job {} restarts with {} workers, but has {has}", job.id, claim.places.len())
         });
+        if shrinks {
+            continue;
+        }
         let end = claim.deadline + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
         let last_of_its_class = Job { submitted_at: at, eligible_at: at, ..job.clone() };
         for reservation in cluster.reservations.values().filter(|one| one.start < end) {

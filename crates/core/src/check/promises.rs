@@ -64,7 +64,7 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
         let shielded = shielded && running && claim.made_at == cluster.now;
         let legal = match claim.moves {
             true if victim.id == claimant.id => true,
-            true if claimant.is_resizing() => false,
+            true if claim.resizes => false,
             true => may_move(claim, claimant, victim),
             false => {
                 let owed = by_class || may_reclaim(cluster, claim, claimant, victim);

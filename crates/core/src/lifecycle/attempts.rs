@@ -4,7 +4,7 @@ use super::splits;
 use crate::model::amounts::count;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{
-    Attempt, AttemptPhase, EXIT_REQUEUE, Exit, Job, JobState, Place, Stop, StopWhy, Worker, WorkerPhase,
+    Attempt, AttemptPhase, EXIT_REQUEUE, Exit, Job, JobState, Place, Shrink, Stop, StopWhy, Worker, WorkerPhase,
 };
 use crate::model::node::Device;
 use crate::model::time::{Span, Time};
@@ -139,10 +139,11 @@ impl Change<'_> {
         self.conclude_if_over(id, number);
     }
 
-    /// Some workers are asked to leave; the gang goes on without them.
+    /// Some workers are asked to leave; the gang goes on without them, at once or with its next attempt.
     pub fn shrink(&mut self, id: JobId, number: AttemptNo, ranks: &[Rank], claimant: JobId) {
         let Some(job) = self.cluster.job(id) else { return };
         let (now, deadline) = (self.now, self.now + job.spec.checkpoint.grace);
+        let restarts = job.spec.gang.shrink == Shrink::Restart;
         let gives_up = format!("{} gives up {}", job.spec.name, count(ranks.len() as u64, "worker"));
         let text = if claimant == id { gives_up } else { format!("{gives_up} for job {claimant}") };
         let Some(attempt) = self.live_attempt(id, number) else { return };
@@ -151,6 +152,11 @@ impl Change<'_> {
         for worker in attempt.workers.iter_mut().filter(|worker| ranks.contains(&worker.rank)) {
             worker.phase = WorkerPhase::Leaving { deadline };
             places.push((worker.rank, worker.place.clone()));
+        }
+        let workers = attempt.staying().count() as u32;
+        if restarts {
+            self.event("shrinking", Some(id), None, text);
+            return self.stop(id, StopWhy::Resized { workers });
         }
         for (rank, place) in &places {
             self.start_draining(id, *rank, place);

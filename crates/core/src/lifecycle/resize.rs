@@ -5,7 +5,7 @@ use super::input::Refusal;
 use crate::model::amounts::count;
 use crate::model::decision::Claim;
 use crate::model::ids::{JobId, Rank};
-use crate::model::job::{JobSpec, Shrink, StopWhy};
+use crate::model::job::{Job, JobSpec, StopWhy};
 use std::sync::Arc;
 
 impl Change<'_> {
@@ -45,17 +45,21 @@ impl Change<'_> {
             return self.claim_anew(smaller);
         }
         let Some(attempt) = job.attempt.as_ref().filter(|_| job.size() > workers) else { return };
-        let number = attempt.number;
+        let (number, policy) = (attempt.number, &self.cluster.policy);
+        let deadline = self.now + job.spec.checkpoint.grace + policy.stop_margin + policy.claim_margin;
         let leaving: Vec<Rank> = attempt.staying().skip(workers as usize).map(|worker| worker.rank).collect();
         let places = attempt.staying().take(workers as usize).map(|worker| worker.place.clone()).collect();
-        if job.is_running() && job.spec.gang.shrink == Shrink::InPlace {
-            return self.shrink(id, number, &leaving, id);
+        if job.is_running() {
+            self.shrink(id, number, &leaving, id);
+        } else {
+            self.stop(id, StopWhy::Resized { workers });
         }
-        let deadline = self.now + job.spec.checkpoint.grace + self.cluster.policy.stop_margin;
-        let deadline = deadline + self.cluster.policy.claim_margin;
-        self.stop(id, StopWhy::Resized { workers });
+        if !self.cluster.job(id).is_some_and(Job::is_resizing) {
+            return;
+        }
         let (victims, made_at) = (vec![(id, number)], self.now);
-        self.claim_anew(Claim { claimant: id, places, victims, made_at, deadline, lost_gpu_ms: 0, moves: true });
+        let (claimant, lost_gpu_ms, moves, resizes) = (id, 0, true, true);
+        self.claim_anew(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms, moves, resizes });
     }
 
     /// Without a claim it finds its place as any other.

@@ -24,6 +24,9 @@ pub struct Claim {
     /// The victims are moved: each has a claim of its own for its new place, with the same victims.
     #[serde(default)]
     pub moves: bool,
+    /// Its claimant restarts on these places with more or fewer workers: it is its own only victim.
+    #[serde(default)]
+    pub resizes: bool,
 }
 
 /// A future start promised to a gang.
@@ -45,7 +48,8 @@ pub struct Reservation {
 pub enum Step {
     /// End the live attempt of `job`.
     Stop { job: JobId, attempt: AttemptNo, why: StopWhy },
-    /// Let an elastic gang go on without some of its workers, never below its minimum.
+    /// Let an elastic gang go on without some of its workers, never below its minimum. One that restarts for that claims
+    /// the places of the others.
     Shrink { job: JobId, attempt: AttemptNo, ranks: Vec<Rank>, claimant: JobId },
     /// Promise what the victims free.
     Claim(Claim),

@@ -5,7 +5,7 @@ use super::elastic::{growing, is_growth};
 use super::{Held, Hold, Session, Unit};
 use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};
-use crate::model::ids::{JobId, NodeId};
+use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Attempt, Job, Place, Worker};
 use crate::model::node::Device;
 use crate::model::part::Part;
@@ -116,19 +116,24 @@ impl<'a> Session<'a> {
 
     /// Memory that the claim's victims still hold and are leaving.
     pub fn freed_amounts(&self, claim: &Claim) -> Amounts {
-        let victims = claim.victims.iter().filter_map(|(job, attempt)| {
-            let job = self.cluster.job(*job)?;
-            job.attempt.as_ref().filter(|a| a.number == *attempt)
+        let victims = claim.victims.iter().filter_map(|(id, attempt)| {
+            let job = self.cluster.job(*id)?;
+            Some((job, job.attempt.as_ref().filter(|a| a.number == *attempt)?))
         });
-        amounts_of(victims.flat_map(|attempt| attempt.leaving().map(|worker| &worker.place)))
+        // Of a gang that restarts with fewer workers only those that it gives up; the rest is its own.
+        let freed = victims.flat_map(|(job, attempt)| {
+            let resizing = job.is_resizing();
+            attempt.leaving().filter(move |worker| !resizing || worker.phase.is_given_up() != claim.resizes)
+        });
+        amounts_of(freed.map(|worker| &worker.place))
     }
 
     /// Keeps what is claimed. The claims of a group share their victims, and what these free, only once.
     fn promise(&mut self, claim: &Claim, freed: Amounts) {
-        let mut freed = self.freed.remove(&claim.victims).unwrap_or(freed);
+        let mut freed = self.freed.remove(&key_of(claim)).unwrap_or(freed);
         let awaited = self.hold_back(&claim.places, &mut freed);
         self.awaited.insert(claim.claimant, awaited);
-        self.freed.insert(claim.victims.clone(), freed);
+        self.freed.insert(key_of(claim), freed);
         let Some(job) = self.cluster.job(claim.claimant) else { return };
         self.promised.insert(job.id);
         self.draft.uplinks.add(self.cluster, &job.spec, claim.places.iter());
@@ -191,10 +196,10 @@ impl<'a> Session<'a> {
     /// The steps that tell its victims to leave come before it.
     fn note_claim(&mut self, claim: &Claim) {
         let mut freed = Amounts::new();
-        if !self.freed.contains_key(&claim.victims) {
+        if !self.freed.contains_key(&key_of(claim)) {
             let by = claim.deadline - self.margins();
             for (job, _) in &claim.victims {
-                let places = self.told_to_leave(*job);
+                let places = self.told_to_leave(*job, claim.resizes);
                 if let Some(job) = self.cluster.job(*job).filter(|_| !claim.moves) {
                     add_along(&mut self.leaving_use, job, held_by(&places));
                 }
@@ -227,14 +232,15 @@ impl<'a> Session<'a> {
         self.cluster.policy.stop_margin + self.cluster.policy.claim_margin
     }
 
-    /// The places that a victim of this decision leaves: some of an elastic gang, all of any other.
-    fn told_to_leave(&self, id: JobId) -> Vec<Place> {
+    /// The places that a victim of this decision leaves: some of an elastic gang, all of any other. What is left of a gang
+    /// that restarts is what it leaves for itself.
+    fn told_to_leave(&self, id: JobId, for_itself: bool) -> Vec<Place> {
         let some = self.steps.iter().find_map(|step| match step {
             Step::Shrink { job, ranks, .. } if *job == id => Some(ranks),
             _ => None,
         });
         let attempt = self.cluster.job(id).and_then(|job| job.attempt.as_ref());
-        let leaves = |worker: &&Worker| some.is_none_or(|ranks| ranks.contains(&worker.rank));
+        let leaves = |worker: &&Worker| some.is_none_or(|ranks| ranks.contains(&worker.rank) != for_itself);
         attempt.into_iter().flat_map(Attempt::live).filter(leaves).map(|worker| worker.place.clone()).collect()
     }
 
@@ -273,6 +279,13 @@ impl<'a> Session<'a> {
         found.retain(|id, _| self.cluster.job(*id).and_then(group_of).is_none_or(whole));
         found
     }
+}
+
+/// Whose victims a claim is about: what they free is kept for all claims that share them.
+pub type FreedKey = (bool, Vec<(JobId, AttemptNo)>);
+
+fn key_of(claim: &Claim) -> FreedKey {
+    (claim.resizes, claim.victims.clone())
 }
 
 fn group_of(job: &Job) -> Option<&str> {

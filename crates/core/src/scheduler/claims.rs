@@ -78,7 +78,12 @@ impl<'a> Session<'a> {
             _ => None,
         });
         let moved: Vec<JobId> = moved.collect();
-        ids.extend(moved);
+        let shrunk = self.steps.iter().filter_map(|step| match step {
+            Step::Shrink { job, claimant, .. } if ids.contains(claimant) => Some(*job),
+            _ => None,
+        });
+        let shrunk: Vec<JobId> = shrunk.collect();
+        ids.extend(moved.into_iter().chain(shrunk));
         self.take_back(|step| match step {
             Step::Stop { why: StopWhy::Preempted { claimant } | StopWhy::Moved { claimant }, .. } => {
                 ids.contains(claimant)

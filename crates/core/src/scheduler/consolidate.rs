@@ -322,7 +322,16 @@ impl<'a> Session<'a> {
         }
         let claim = |claimant, places, lost_gpu_ms| {
             let victims = victims.clone();
-            Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms, moves: true })
+            Step::Claim(Claim {
+                claimant,
+                places,
+                victims,
+                made_at,
+                deadline,
+                lost_gpu_ms,
+                moves: true,
+                resizes: false,
+            })
         };
         let claims = moves.movers.iter().zip(moves.homes).map(|(mover, home)| claim(mover.id, home, 0));
         let steps: Vec<Step> = std::iter::once(claim(job.id, moves.places, lost_gpu_ms)).chain(claims).collect();

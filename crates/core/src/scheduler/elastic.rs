@@ -10,8 +10,8 @@ use super::{Session, Unit};
 use crate::model::amounts::Resources;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Claim, Step};
-use crate::model::ids::JobId;
-use crate::model::job::{Gang, Job, JobSpec, JobState, Place, StopWhy};
+use crate::model::ids::{JobId, Rank};
+use crate::model::job::{Gang, Job, JobSpec, JobState, Place, Shrink, StopWhy};
 use crate::model::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,7 +95,16 @@ impl<'a> Session<'a> {
         self.add(Step::Stop { job: job.id, attempt: attempt.number, why: StopWhy::Resized { workers } });
         let (claimant, made_at) = (job.id, self.now);
         let deadline = self.now + job.spec.checkpoint.grace + self.margins();
-        self.add(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms: 0, moves: true }));
+        self.add(Step::Claim(Claim {
+            claimant,
+            places,
+            victims,
+            made_at,
+            deadline,
+            lost_gpu_ms: 0,
+            moves: true,
+            resizes: true,
+        }));
         self.ask_guests_again();
     }
 
@@ -130,6 +139,22 @@ impl<'a> Session<'a> {
         let more = held_by(&places).less(has);
         let open = self.over_limit_with(unit, std::iter::once(more)).is_none();
         (open && self.over_budget_with(unit, more.all_gpus_milli()).is_none()).then_some(places)
+    }
+
+    /// Claims the places that a gang keeps which restarts without `ranks`.
+    pub fn claim_rest(&mut self, job: &Job, ranks: &[Rank], deadline: Time) {
+        let Some(attempt) = job.attempt.as_ref().filter(|_| job.spec.gang.shrink == Shrink::Restart) else { return };
+        let kept = attempt.staying().filter(|worker| !ranks.contains(&worker.rank));
+        self.add(Step::Claim(Claim {
+            claimant: job.id,
+            places: kept.map(|worker| worker.place.clone()).collect(),
+            victims: vec![(job.id, attempt.number)],
+            made_at: self.now,
+            deadline,
+            lost_gpu_ms: 0,
+            moves: true,
+            resizes: true,
+        }));
     }
 
     /// A gang that moves on frees what it leaves, so reserved starts of those ahead may come sooner than was said to guests.

@@ -47,7 +47,7 @@ use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, To
 use crate::model::policy::Policy;
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
-use book::Amounts;
+use book::{Amounts, FreedKey};
 use draft::Draft;
 use elastic::Asking;
 use filter::Pick;
@@ -98,7 +98,7 @@ pub(crate) struct Session<'a> {
     holders: Option<std::rc::Rc<reclaim::Holders<'a>>>,
     groups: order::Groups<'a>,
     /// What the victims of claims free and nobody took yet, by victims.
-    freed: BTreeMap<Vec<(JobId, AttemptNo)>, Amounts>,
+    freed: BTreeMap<FreedKey, Amounts>,
     /// What of its memory and bandwidth each claim still waits for.
     awaited: BTreeMap<JobId, Amounts>,
     /// Some GPU is split, so any start may have to wait for one.

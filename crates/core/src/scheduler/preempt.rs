@@ -287,16 +287,22 @@ impl<'a> Session<'a> {
                 }
             }
         }
+        let mut restarting = Vec::new();
         for ((job, attempt), mut ranks) in shrunk {
             ranks.sort_unstable();
+            restarting.push((job, ranks.clone()));
             self.add(Step::Shrink { job, attempt, ranks, claimant: unit[0].id });
             stopped.push((job, attempt));
         }
         let mut lost_gpu_ms = leaving.iter().fold(0u64, |sum, victim| sum.saturating_add(victim.lost_gpu_ms));
         for (job, places) in unit.iter().zip(plan.places) {
             let (claimant, victims, made_at) = (job.id, stopped.clone(), self.now);
-            self.add(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms, moves: false }));
+            let (moves, resizes) = (false, false);
+            self.add(Step::Claim(Claim { claimant, places, victims, made_at, deadline, lost_gpu_ms, moves, resizes }));
             lost_gpu_ms = 0;
+        }
+        for (job, ranks) in restarting {
+            self.cluster.job(job).into_iter().for_each(|job| self.claim_rest(job, &ranks, deadline));
         }
         Blocker::Yielding { victims: stopped.len() as u32, deadline }
     }

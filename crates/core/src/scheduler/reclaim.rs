@@ -93,7 +93,7 @@ impl<'a> Session<'a> {
     pub fn may_reclaim(&self, claimant: &Claimant<'a>, job: &Job) -> bool {
         let shielded = claimant.class > Priority::P0 && self.cluster.is_protected(job, self.now);
         let outside = claimant.reaches(job) && !shielded;
-        let alone = |path: &str, bounds: &Limit| claimant.beyond(bounds, claimant.held(path, job), job.spec.total());
+        let alone = |path: &str, bounds: &Limit| claimant.beyond(bounds, claimant.held(path, job), job.holds());
         outside && claimant.levels_of(job).all(|path| self.guarantee(path).is_none_or(|bounds| alone(path, bounds)))
     }
 

@@ -7,7 +7,7 @@ use super::{Session, Unit};
 use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId, Rank};
-use crate::model::job::{Job, Place, Worker};
+use crate::model::job::{Job, Place, Shrink, Worker};
 use crate::model::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub fn lost_gpu_ms(job: &Job, now: Time) -> u64 {
 
 /// GPU time of a gang that passes in so many milliseconds.
 fn gpu_ms(ms: u64, job: &Job) -> u64 {
-    let whole = u128::from(ms) * u128::from(job.spec.total().all_gpus_milli()) / 1_000;
+    let whole = u128::from(ms) * u128::from(job.holds().all_gpus_milli()) / 1_000;
     u64::try_from(whole).unwrap_or(u64::MAX)
 }
 
@@ -62,7 +62,7 @@ fn cost(cluster: &Cluster, job: &Job, now: Time) -> u128 {
 }
 
 fn weight(job: &Job) -> u128 {
-    let total = job.spec.total();
+    let total = job.holds();
     u128::from(total.all_gpus_milli()) * 64 / 1_000 + u128::from(total.cpus)
 }
 
@@ -124,8 +124,8 @@ fn whole<'a>(cluster: &Cluster, jobs: Vec<&'a Job>, now: Time) -> Victim<'a> {
     }
 }
 
-/// The workers that an elastic gang can do without, highest ranks first, in its own steps. Giving them up loses no work
-/// but the time of a restart.
+/// The workers that an elastic gang can do without, highest ranks first, in its own steps. Giving them up in place
+/// loses no work but the time of a restart.
 fn parts<'a>(cluster: &Cluster, gang: &Victim<'a>, index: usize, now: Time) -> Vec<Victim<'a>> {
     let [job] = gang.jobs[..] else { return Vec::new() };
     let Some(attempt) = job.attempt.as_ref().filter(|_| job.is_running()) else { return Vec::new() };
@@ -133,14 +133,17 @@ fn parts<'a>(cluster: &Cluster, gang: &Victim<'a>, index: usize, now: Time) -> V
     let mut staying: Vec<&Worker> = attempt.staying().collect();
     let surplus = (staying.len() as u32).saturating_sub(min) / step * step;
     let spare = staying.split_off(staying.len() - surplus as usize);
-    let restart = u128::from(job.spec.checkpoint.restart_time.0);
+    let lost_ms = match job.spec.gang.shrink {
+        Shrink::InPlace => job.spec.checkpoint.restart_time.0,
+        Shrink::Restart => lost_ms(job, now),
+    };
     spare
         .chunks(step as usize)
         .map(|workers| Victim {
             part: Some((workers.iter().map(|worker| worker.rank).collect(), index)),
             places: workers.iter().map(|worker| &worker.place).collect(),
-            cost: weight(job) * restart,
-            lost_gpu_ms: gpu_ms(job.spec.checkpoint.restart_time.0, job),
+            cost: weight(job) * u128::from(lost_ms),
+            lost_gpu_ms: gpu_ms(lost_ms, job),
             ..whole(cluster, vec![job], now)
         })
         .collect()
@@ -175,5 +178,5 @@ pub fn legal_victims<'a>(session: &mut Session<'a>, unit: &Unit<'a>) -> (usize, 
     let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
     let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
     let legal = jobs.filter(free_to_go).filter(|job| session.may_stop(unit, claimant.as_ref(), job));
-    legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.spec.total().all_gpus()))
+    legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.holds().all_gpus()))
 }

@@ -4,7 +4,8 @@ use ganger_core::model::amounts::Limit;
 use ganger_core::model::budget::{Budget, Period};
 use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::job::{
-    CheckpointPolicy, Dependency, DependencyKind, Exit, Gang, Group, JobSpec, Level, Priority, Shape, TopologyWish,
+    CheckpointPolicy, Dependency, DependencyKind, Exit, Gang, Group, JobSpec, Level, Priority, Shape, Shrink,
+    TopologyWish,
 };
 use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::queue::QueuePolicy;
@@ -101,7 +102,8 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
 /// One in four can go on with fewer workers.
 fn gang(workers: u32, by: u16) -> Gang {
     let (min, step) = (1 + u32::from(by >> 11) % workers, 1 + u32::from(by >> 14) % 2);
-    if (by >> 9) & 3 == 0 { Gang { min, step, ..Gang::rigid(workers) } } else { Gang::rigid(workers) }
+    let shrink = if (by >> 7) & 1 == 0 { Shrink::Restart } else { Shrink::InPlace };
+    if (by >> 9) & 3 == 0 { Gang { min, step, shrink, ..Gang::rigid(workers) } } else { Gang::rigid(workers) }
 }
 
 fn pick2<T: Clone>(from: &[T], by: u16) -> T {

@@ -26,6 +26,9 @@ pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
         (Some(blocker), Some(last)) if !blocker.contains(last.as_str()) => Some(format!("{blocker}; last run: {last}")),
         (blocker, last) => blocker.or_else(|| last.clone()),
     };
+    // An elastic gang may run with fewer than it wants.
+    let placed = job.attempt.as_ref().map(|attempt| (attempt.workers.len() as u32).saturating_sub(attempt.given_up));
+    let workers = placed.unwrap_or(job.spec.gang.workers);
     JobView {
         id: job.id.0,
         name: job.spec.name.clone(),
@@ -34,8 +37,8 @@ pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
         priority: job.spec.priority,
         state: job.state,
         state_since: rfc3339(job.state_since),
-        workers: job.spec.gang.workers,
-        gpus: job.spec.total().all_gpus(),
+        workers,
+        gpus: job.spec.shape.resources().times(workers.into()).all_gpus(),
         nodes: job.attempt.as_ref().map(|a| node_names(&a.nodes(), cluster)).unwrap_or_default(),
         attempt: job.attempts.0,
         evictions: job.evictions,

@@ -6,7 +6,9 @@ use ganger_core::lifecycle::Refusal;
 use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::budget::{Budget, Period};
-use ganger_core::model::job::{CheckpointPolicy, Gang, Group, JobSpec, Level, Priority, RunSpec, Shape, TopologyWish};
+use ganger_core::model::job::{
+    CheckpointPolicy, Gang, Group, JobSpec, Level, Priority, RunSpec, Shape, Shrink, TopologyWish,
+};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::machine::profiles::Custom;
@@ -214,7 +216,8 @@ fn gang(dice: &mut Dice, workers: u32) -> Gang {
     }
     let min = dice.between(1, workers.into()) as u32;
     let step = dice.between(1, 3) as u32;
-    Gang { min, step, ..Gang::rigid(workers) }
+    let shrink = if dice.child("shrink").one_in(2) { Shrink::Restart } else { Shrink::InPlace };
+    Gang { min, step, shrink, ..Gang::rigid(workers) }
 }
 
 fn wish(dice: &mut Dice, gpus: u32, workers: u32) -> TopologyWish {

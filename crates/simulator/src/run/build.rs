@@ -167,7 +167,7 @@ fn gang(submit: &Submit) -> Gang {
     let workers = submit.workers;
     let min = submit.min.unwrap_or(workers);
     let usual = if min < workers { 1 } else { workers };
-    Gang { min, step: submit.step.unwrap_or(usual), ..Gang::rigid(workers) }
+    Gang { min, step: submit.step.unwrap_or(usual), shrink: submit.shrink, ..Gang::rigid(workers) }
 }
 
 /// A job that has ended already as it should have is no reason to wait.

@@ -2,7 +2,7 @@
 use super::lexer::Op;
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::budget::Budget;
-use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
+use ganger_core::model::job::{DependencyKind, JobState, Level, Priority, Shrink};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::split::PartAsk;
@@ -131,6 +131,7 @@ pub struct Submit {
     pub workers: u32,
     pub min: Option<u32>,
     pub step: Option<u32>,
+    pub shrink: Shrink,
     pub gpus: u32,
     pub cpus: u32,
     pub memory_bytes: u64,

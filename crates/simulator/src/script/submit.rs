@@ -5,15 +5,16 @@ use super::header::queue_path;
 use super::keys::{Keys, millionths};
 use super::lexer::Word;
 use super::parse::bare;
-use ganger_core::model::job::{DependencyKind, Level, Priority};
+use ganger_core::model::job::{DependencyKind, Level, Priority, Shrink};
 use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::{Span, Time};
 
-const KEYS: [&str; 36] = [
+const KEYS: [&str; 37] = [
     "workers",
     "min",
     "step",
+    "shrink",
     "gpus",
     "cpus",
     "memory",
@@ -62,6 +63,7 @@ pub fn submit(script: &Script, line: u32, words: &[Word]) -> Result<Submit, Scri
         workers: keys.positive("workers")?.unwrap_or(1),
         min: keys.positive("min")?,
         step: keys.positive("step")?,
+        shrink: keys.with("shrink", shrink)?.unwrap_or_default(),
         gpus: keys.count("gpus")?.unwrap_or(0),
         cpus: keys.count("cpus")?.unwrap_or(1),
         memory_bytes: keys.bytes("memory")?.unwrap_or(0),
@@ -120,6 +122,14 @@ fn part(keys: &Keys<'_>) -> Result<Option<PartAsk>, ScriptError> {
         return Ok(Some(PartAsk::Mig { profile }));
     }
     Ok(share.map(|milli| PartAsk::Share { milli, mode: mode.unwrap_or_default() }))
+}
+
+fn shrink(value: &str) -> Result<Shrink, &'static str> {
+    match value {
+        "in-place" => Ok(Shrink::InPlace),
+        "restart" => Ok(Shrink::Restart),
+        _ => Err("a gang gives up workers in-place or by a restart"),
+    }
 }
 
 /// In thousandths of a GPU.

@@ -128,6 +128,11 @@ pub enum WorkerPhase {
 }
 
 impl WorkerPhase {
+    /// The gang goes on without it.
+    pub fn is_given_up(&self) -> bool {
+        matches!(self, WorkerPhase::Leaving { .. })
+    }
+
     pub fn ended(&self) -> bool {
         matches!(self, WorkerPhase::Ended(_))
     }

@@ -6,6 +6,7 @@ mod spec;
 pub use attempt::*;
 pub use spec::*;
 
+use super::amounts::Resources;
 use super::ids::{AttemptNo, JobId};
 use super::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -140,6 +141,11 @@ impl Job {
 
     pub fn is_running(&self) -> bool {
         self.state == JobState::Running
+    }
+
+    /// What it holds; of one that waits what it asks for.
+    pub fn holds(&self) -> Resources {
+        self.attempt.as_ref().map_or_else(|| self.spec.total(), Attempt::live_resources)
     }
 
     /// Whether it is leaving its place for another one that is kept for it.

@@ -137,10 +137,11 @@ pub struct JobFile {
 pub struct GangFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<i64>,
-    /// Elastic gangs do not exist yet: only the number of workers itself is accepted.
+    /// What it can do with where there is no room for more; all of them, unless given. It restarts from its checkpoint
+    /// whenever its size changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<i64>,
-    /// As `min`.
+    /// It runs with whole steps of so many workers less than all; 1 unless given, or `topology.ranks_per_island`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i64>,
 }

@@ -29,7 +29,11 @@ pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<Fiel
     let queue = queue(&mut found, file.queue.as_deref());
     let priority =
         found.word("priority", file.priority.as_deref(), Priority::parse, "P0, P1, P2, P3").unwrap_or_default();
-    let gang = gang(&mut found, file.gang.as_ref());
+    let islands = file.topology.as_ref().and_then(|topology| topology.ranks_per_island);
+    let gang = gang(&mut found, file.gang.as_ref(), islands);
+    if gang.min < gang.workers && file.group.is_some() {
+        found.add("gang.min", "the jobs of a group run with all their workers".to_string(), "remove it, or `group`");
+    }
     let shape = shape(&mut found, file.resources.as_ref());
     total(&mut found, &gang, &shape);
     let topology = topology(&mut found, file.topology.as_ref(), &gang, &shape);
@@ -95,7 +99,8 @@ fn queue(found: &mut Findings, path: Option<&str>) -> String {
     path.to_string()
 }
 
-fn gang(found: &mut Findings, file: Option<&GangFile>) -> Gang {
+/// `islands`: so many ranks share one, and come and go together.
+fn gang(found: &mut Findings, file: Option<&GangFile>, islands: Option<i64>) -> Gang {
     let GangFile { workers, min, step } = file.cloned().unwrap_or_default();
     let workers = found.count("gang.workers", workers, 1, 1, WORKERS_MAX);
     let min = found.count("gang.min", min, workers, 1, WORKERS_MAX);
@@ -105,24 +110,27 @@ fn gang(found: &mut Findings, file: Option<&GangFile>) -> Gang {
             format!("{min} is more than the {}", count(workers.into(), "worker")),
             "give at most gang.workers, or leave it out",
         );
-    } else if min < workers {
-        found.add("gang.min", format!("not supported yet: gang.min below gang.workers ({workers})"), "remove it");
     }
-    let step = found.count("gang.step", step, workers, 1, WORKERS_MAX);
-    if !workers.is_multiple_of(step) {
+    let island = islands.and_then(|ranks| u32::try_from(ranks).ok()).unwrap_or(1).max(1);
+    let usual = if min < workers { island } else { workers };
+    let step = found.count("gang.step", step, usual, 1, WORKERS_MAX);
+    let steps = Gang { workers, min, step, shrink: Shrink::Restart };
+    if min < workers && steps.least() != min {
+        found.add(
+            "gang.min",
+            format!("with steps of {step} the smallest size below {workers} is {}, not {min}", steps.least()),
+            "give workers less a multiple of gang.step",
+        );
+    } else if min == workers && step != workers {
+        found.add("gang.step", "a gang without gang.min has one size".to_string(), "give gang.min too, or remove it");
+    } else if min < workers && !step.is_multiple_of(island) {
         found.add(
             "gang.step",
-            format!("{workers} is not a multiple of {step}"),
-            "give a divisor of gang.workers, or leave it out",
-        );
-    } else if step != workers {
-        found.add(
-            "gang.step",
-            format!("not supported yet: gang.step other than gang.workers ({workers})"),
-            "remove it",
+            format!("steps of {step} would break up islands of {island} ranks"),
+            "give a multiple of topology.ranks_per_island",
         );
     }
-    Gang { workers, min, step, shrink: Shrink::Restart }
+    steps
 }
 
 fn shape(found: &mut Findings, file: Option<&ResourcesFile>) -> Shape {

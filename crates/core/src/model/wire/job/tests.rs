@@ -1,7 +1,7 @@
 //! Every refusal by its field, and the defaults.
 use super::*;
 use crate::model::JobId;
-use crate::model::job::{DependencyKind, Launcher, Level, Priority};
+use crate::model::job::{DependencyKind, Launcher, Level, Priority, Shrink};
 use crate::model::split::{PartAsk, ShareMode};
 use crate::model::time::{Span, Time};
 use serde_json::json;
@@ -65,6 +65,17 @@ fn a_command_line_is_run_by_bash() {
 }
 
 #[test]
+fn an_elastic_gang_restarts_when_its_size_changes() {
+    let gang = |change| file(change).into_spec(&known).unwrap().gang;
+    let elastic = gang(json!({"gang": {"workers": 16, "min": 8, "step": 8}}));
+    assert_eq!((elastic.workers, elastic.min, elastic.step, elastic.shrink), (16, 8, 8, Shrink::Restart));
+    assert_eq!(gang(json!({"gang": {"workers": 4, "min": 1}})).step, 1);
+    let islands =
+        json!({"gang": {"workers": 8, "min": 2}, "resources": {"gpus": 1}, "topology": {"ranks_per_island": 2}});
+    assert_eq!(gang(islands).step, 2, "islands come and go whole");
+}
+
+#[test]
 fn every_refusal_names_its_field() {
     let long = "x".repeat(ARGUMENT_BYTES_MAX + 1);
     for (field, change) in [
@@ -78,9 +89,13 @@ fn every_refusal_names_its_field() {
         ("gang.workers", json!({"gang": {"workers": -1}})),
         ("gang.workers", json!({"gang": {"workers": 99_999_999_999i64}})),
         ("gang.min", json!({"gang": {"workers": 2, "min": 4}})),
-        ("gang.min", json!({"gang": {"workers": 4, "min": 2}})),
-        ("gang.step", json!({"gang": {"workers": 4, "step": 3}})),
+        ("gang.min", json!({"gang": {"workers": 8, "min": 3, "step": 2}})),
+        ("gang.min", json!({"gang": {"workers": 4, "min": 2}, "group": "G/2"})),
         ("gang.step", json!({"gang": {"workers": 4, "step": 2}})),
+        (
+            "gang.step",
+            json!({"gang": {"workers": 8, "min": 2, "step": 3}, "topology": {"ranks_per_island": 2}, "resources": {"gpus": 1}}),
+        ),
         ("resources.gpus", json!({"resources": {"gpus": -1}})),
         ("resources.gpus", json!({"resources": {"gpus": 65}})),
         ("resources.cpus", json!({"resources": {"cpus": 0}})),
