@@ -125,12 +125,15 @@ fn whole<'a>(cluster: &Cluster, jobs: Vec<&'a Job>, now: Time) -> Victim<'a> {
 }
 
 /// The workers that an elastic gang can do without, highest ranks first, in its own steps. Giving them up in place
-/// loses no work but the time of a restart.
+/// loses no work but the time of a restart. Each bears its part of that one loss: so for what it frees it is always cheaper than
+/// the whole gang, which goes only where its parts are not enough.
 fn parts<'a>(cluster: &Cluster, gang: &Victim<'a>, index: usize, now: Time) -> Vec<Victim<'a>> {
     let [job] = gang.jobs[..] else { return Vec::new() };
     let Some(attempt) = job.attempt.as_ref().filter(|_| job.is_running()) else { return Vec::new() };
     let (min, step) = (job.spec.gang.min, job.spec.gang.step.max(1));
     let mut staying: Vec<&Worker> = attempt.staying().collect();
+    let size = (staying.len() as u128).max(1);
+    let part_of = |workers: &[&Worker], lost_ms: u64| u128::from(lost_ms) * workers.len() as u128 / size;
     let surplus = (staying.len() as u32).saturating_sub(min) / step * step;
     let spare = staying.split_off(staying.len() - surplus as usize);
     let lost_ms = match job.spec.gang.shrink {
@@ -142,8 +145,8 @@ fn parts<'a>(cluster: &Cluster, gang: &Victim<'a>, index: usize, now: Time) -> V
         .map(|workers| Victim {
             part: Some((workers.iter().map(|worker| worker.rank).collect(), index)),
             places: workers.iter().map(|worker| &worker.place).collect(),
-            cost: weight(job) * u128::from(lost_ms),
-            lost_gpu_ms: gpu_ms(lost_ms, job),
+            cost: weight(job) * part_of(workers, lost_ms),
+            lost_gpu_ms: gpu_ms(u64::try_from(part_of(workers, lost_ms)).unwrap_or(u64::MAX), job),
             ..whole(cluster, vec![job], now)
         })
         .collect()

@@ -136,6 +136,14 @@ pub struct ManyJobs {
 }
 
 #[derive(Debug, Args)]
+pub struct Resize {
+    /// Id or name.
+    pub job: String,
+    /// At least the `gang.min` of the job. What is too much leaves at once; what is missing comes when there is room.
+    pub workers: u32,
+}
+
+#[derive(Debug, Args)]
 pub struct Logs {
     /// Id or name.
     pub job: String,

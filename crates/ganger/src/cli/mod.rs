@@ -62,6 +62,8 @@ pub enum Verb {
     Release(ManyJobs),
     /// End the current run of jobs with their grace and run them again.
     Requeue(ManyJobs),
+    /// Give an elastic gang another size.
+    Resize(Resize),
     /// Wait until jobs have ended; fails if one did not end well.
     Wait(Wait),
     /// List nodes.

@@ -70,6 +70,10 @@ impl Api {
         Ok(self.client.post(&job_path(job, &format!("/{verb}")), &empty()).await?)
     }
 
+    pub async fn resize(&self, job: &str, workers: u32) -> Answer<JobDetail> {
+        Ok(self.client.post(&job_path(job, "/resize"), &ResizeRequest { workers }).await?)
+    }
+
     /// The log of one rank from a byte on; `attempt`: the newest unless given.
     pub async fn logs(
         &self,

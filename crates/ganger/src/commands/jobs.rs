@@ -1,5 +1,5 @@
 //! Commands that look at jobs or change them.
-use crate::cli::{Jobs, Wait};
+use crate::cli::{Jobs, Resize, Wait};
 use crate::client::Api;
 use crate::client::patience::patiently;
 use crate::failure::Failure;
@@ -49,6 +49,12 @@ pub async fn change(api: &Api, jobs: &[String], verb: &str, look: &Look) -> Resu
         print(&changed, look)?;
     }
     worst.map_or(Ok(()), Err)
+}
+
+pub async fn resize(api: &Api, args: &Resize, look: &Look) -> Result<(), Failure> {
+    let detail = api.resize(&args.job, args.workers).await;
+    let detail = detail.map_err(|failure| failure.context(format!("cannot resize job {}", args.job)))?;
+    print(&[detail.view], look)
 }
 
 /// Says the failure that is not kept, so that none is lost.

@@ -87,6 +87,7 @@ async fn ask(api: &Api, command: Verb, look: &Look) -> Result<(), Failure> {
         Verb::Hold(args) => jobs::change(api, &args.jobs, "hold", look).await,
         Verb::Release(args) => jobs::change(api, &args.jobs, "release", look).await,
         Verb::Requeue(args) => jobs::change(api, &args.jobs, "requeue", look).await,
+        Verb::Resize(args) => jobs::resize(api, &args, look).await,
         Verb::Wait(args) => jobs::wait(api, args, look).await,
         Verb::Logs(args) => logs::run(api, args).await,
         Verb::Exec(args) => interact::exec(api, args).await,

@@ -12,7 +12,7 @@ use ganger_core::lifecycle::input::Input;
 use ganger_core::model::ids::{AttemptNo, JobId};
 use ganger_core::model::job::{Job, JobSpec, JobState, Owner};
 use ganger_core::model::report::Report;
-use ganger_core::model::wire::api::{ApiError, CheckpointAnnounce, JobDetail, JobView, Why};
+use ganger_core::model::wire::api::{ApiError, CheckpointAnnounce, JobDetail, JobView, ResizeRequest, Why};
 use ganger_core::model::wire::job::JobFile;
 use ganger_core::scheduler;
 use serde::Deserialize;
@@ -263,6 +263,19 @@ pub(super) async fn requeue_job(
     job: Path<String>,
 ) -> Result<Json<JobDetail>, Problem> {
     act(app, caller, job, |job, by| Input::Requeue { job, by }).await
+}
+
+/// Asks for another size of an elastic gang: what is too much leaves at once, what is missing comes when there is room.
+#[utoipa::path(post, path = "/v1/jobs/{job}/resize", tag = "jobs", params(("job" = String, Path, description = "number or name")),
+    request_body = ResizeRequest,
+    responses((status = 200, body = JobDetail), (status = "default", body = ApiError)))]
+pub(super) async fn resize_job(
+    app: State<App>,
+    caller: Caller,
+    job: Path<String>,
+    JsonBody(asked): JsonBody<ResizeRequest>,
+) -> Result<Json<JobDetail>, Problem> {
+    act(app, caller, job, |job, by| Input::Resize { job, workers: asked.workers, by }).await
 }
 
 async fn act(

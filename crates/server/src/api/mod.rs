@@ -39,6 +39,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/jobs/{job}/hold", post(jobs::hold_job))
         .route("/v1/jobs/{job}/release", post(jobs::release_job))
         .route("/v1/jobs/{job}/requeue", post(jobs::requeue_job))
+        .route("/v1/jobs/{job}/resize", post(jobs::resize_job))
         .route("/v1/jobs/{job}/checkpoints", post(jobs::announce_checkpoint))
         .route("/v1/jobs/{job}/logs", get(streams::get_logs))
         .route("/v1/jobs/{job}/exec", post(streams::exec))

@@ -13,7 +13,7 @@ use utoipa::OpenApi;
     ),
     paths(
         jobs::submit_job, jobs::list_jobs, jobs::get_job, jobs::get_why, jobs::wait_for_job, jobs::cancel_job,
-        jobs::hold_job, jobs::release_job, jobs::requeue_job, jobs::announce_checkpoint,
+        jobs::hold_job, jobs::release_job, jobs::requeue_job, jobs::resize_job, jobs::announce_checkpoint,
         streams::get_logs, streams::exec, streams::attach,
         nodes::list_nodes, nodes::get_node, nodes::drain_node, nodes::cordon_node, nodes::uncordon_node, nodes::forget_node,
         nodes::recover_node, nodes::quarantine_node,

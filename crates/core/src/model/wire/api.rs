@@ -9,6 +9,7 @@
 //! | `GET jobs/{job}` · `GET jobs/{job}/why` | [`JobDetail`] · [`Why`] |
 //! | `GET jobs/{job}/wait?timeout_ms=` | [`JobDetail`] when it has ended, or as it is after the time-out |
 //! | `POST jobs/{job}/cancel`, `hold`, `release`, `requeue` | [`JobDetail`] |
+//! | `POST jobs/{job}/resize` ([`ResizeRequest`]) | [`JobDetail`] |
 //! | `GET jobs/{job}/logs?rank=&attempt=&follow=&from_byte=` | the log's bytes, streamed |
 //! | `POST jobs/{job}/exec?rank=` ([`ExecRequest`], `Upgrade: ganger-stream`) · `POST jobs/{job}/attach` | a two-way stream |
 //! | `POST jobs/{job}/checkpoints` ([`CheckpointAnnounce`]) | `{}` |
@@ -251,6 +252,13 @@ pub struct CheckpointAnnounce {
     pub attempt: u32,
     pub step: u64,
     pub path: String,
+}
+
+/// Another size for an elastic gang.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeRequest {
+    pub workers: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
