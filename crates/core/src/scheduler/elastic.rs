@@ -24,13 +24,21 @@ use super::place::place_gang;
 #[derive(Debug, Default)]
 pub struct Asking {
     jobs: BTreeMap<JobId, Job>,
+    /// What those with a claim ask for without it.
+    unclaimed: BTreeMap<JobId, Job>,
 }
 
 impl Asking {
     pub fn of(cluster: &Cluster, now: Time) -> Asking {
         let elastic = cluster.jobs.values().filter(|job| job.spec.is_elastic());
-        let jobs = elastic.filter_map(|job| Some((job.id, asks(cluster, job, now)?)));
-        Asking { jobs: jobs.collect() }
+        let mut asking = Asking::default();
+        for job in elastic {
+            asking.jobs.extend(asks(cluster, job, now).map(|asked| (job.id, asked)));
+            if cluster.claims.contains_key(&job.id) && job.state == JobState::Pending {
+                asking.unclaimed.insert(job.id, sized(job, job.spec.gang.least()));
+            }
+        }
+        asking
     }
 
     /// Who waits, and who wants to grow.
@@ -50,24 +58,32 @@ impl Asking {
 /// who wait in its class: it counts as submitted now.
 fn asks(cluster: &Cluster, job: &Job, now: Time) -> Option<Job> {
     let gang = job.spec.gang;
-    let sized = |workers: u32| {
-        let gang = Gang { workers, min: workers, step: workers, shrink: gang.shrink };
-        Arc::new(JobSpec { gang, ..JobSpec::clone(&job.spec) })
-    };
     match job.state {
         JobState::Pending => {
             let claimed = cluster.claims.get(&job.id).map(|claim| claim.places.len() as u32);
-            Some(Job { spec: sized(claimed.unwrap_or(gang.least())), ..job.clone() })
+            Some(sized(job, claimed.unwrap_or(gang.least())))
         }
         JobState::Running if cluster.may_grow(job, now) => {
             let step = gang.size_below(gang.sizes_above(job.size()).saturating_sub(1)).saturating_sub(job.size());
-            Some(Job { spec: sized(step), submitted_at: now, eligible_at: now, ..job.clone() })
+            Some(Job { submitted_at: now, eligible_at: now, ..sized(job, step) })
         }
         _ => None,
     }
 }
 
+fn sized(job: &Job, workers: u32) -> Job {
+    let gang = Gang { workers, min: workers, step: workers, shrink: job.spec.gang.shrink };
+    Job { spec: Arc::new(JobSpec { gang, ..JobSpec::clone(&job.spec) }), ..job.clone() }
+}
+
 impl<'a> Session<'a> {
+    /// The unit as it asks since this decision gave up its claim.
+    pub fn without_claim(&self, unit: &Unit<'a>) -> Option<Unit<'a>> {
+        let [asked] = unit[..] else { return None };
+        let least = self.asking.unclaimed.get(&asked.id).filter(|_| self.given_up.contains(&asked.id))?;
+        (least.spec.gang.workers != asked.spec.gang.workers).then(|| vec![least])
+    }
+
     /// The places of a start, of an elastic gang as many as there is room for.
     pub fn widened(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) -> Vec<Vec<Place>> {
         let [asked] = unit[..] else { return places };

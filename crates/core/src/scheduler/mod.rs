@@ -257,6 +257,9 @@ impl<'a> Session<'a> {
         if unit[0].attempt.is_some() {
             return self.grow(unit);
         }
+        if let Some(unclaimed) = self.without_claim(unit) {
+            return self.consider(&unclaimed);
+        }
         let claimed = unit.iter().any(|job| self.claim_of(job.id).is_some());
         if let Some(blocker) = self.closed_gate(unit) {
             self.block(unit, blocker);
