@@ -159,7 +159,11 @@ impl<'a> Session<'a> {
     fn note(&mut self, step: &Step) {
         match step {
             Step::Start { job, places, guest_of, .. } => self.note_start(*job, places, guest_of),
-            Step::Stop { job, .. } | Step::Shrink { job, .. } => drop(self.leaving.insert(*job)),
+            Step::Stop { job, .. } => {
+                self.leaving.insert(*job);
+                self.forget_budget_of(*job);
+            }
+            Step::Shrink { job, .. } => drop(self.leaving.insert(*job)),
             Step::Claim(claim) => self.note_claim(claim),
             // What is split anew follows from the starts.
             Step::Unclaim { .. } | Step::Repartition { .. } => {}

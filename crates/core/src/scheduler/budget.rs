@@ -2,6 +2,7 @@
 use super::{Session, Unit};
 use crate::model::budget::Purse;
 use crate::model::decision::Blocker;
+use crate::model::ids::JobId;
 use crate::model::job::Job;
 use crate::model::queue::ancestry;
 use crate::model::time::Time;
@@ -31,6 +32,18 @@ impl<'a> Session<'a> {
             if since.is_none() {
                 committed.gpu_milli = committed.gpu_milli.saturating_add(gpu_milli);
             }
+        }
+    }
+
+    /// Who is told to leave by this decision has to be paid no more than who was told before.
+    pub fn forget_budget_of(&mut self, id: JobId) {
+        let running = self.cluster.job(id).and_then(|job| Some((job, job.attempt.as_ref()?)));
+        let Some((job, attempt)) = running.filter(|_| self.claim_of(id).is_none()) else { return };
+        let gpu_milli = attempt.live_resources().all_gpus_milli();
+        for purse in purses(self, job) {
+            let need = job.budget_need_ms(gpu_milli, attempt.placed_at, self.now, purse.per);
+            let Some(committed) = self.committed.get_mut(&(purse.queue, purse.user)) else { continue };
+            committed.need_gpu_ms = committed.need_gpu_ms.saturating_sub(need);
         }
     }
 

@@ -11,7 +11,8 @@ use dice::Dice;
 use ganger_core::lifecycle::Input;
 use ganger_core::model::decision::Reason;
 use ganger_core::model::ids::{AttemptNo, JobId, NodeId};
-use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Group, JobSpec, JobState};
+use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Group, Job, JobSpec, JobState};
+use ganger_core::model::queue::ancestry;
 use ganger_core::model::report::Report;
 use ganger_core::model::time::Span;
 use serde::Serialize;
@@ -301,13 +302,20 @@ impl Storm {
                 [Reason::Unsatisfiable, Reason::QueueLimit, Reason::Budget, Reason::NodeFilter, Reason::Dependency];
             reason.is_some_and(|reason| never.contains(&reason))
         };
-        let waiting = cluster.jobs.values().filter(|job| job.attempt.is_some() || !hopeless(&job.id)).map(|job| {
+        // What a budget stops in every period, before it could save, runs for ever.
+        let rationed = |job: &Job| {
+            let above = ancestry(&job.spec.queue).filter_map(|path| cluster.queues.get(path));
+            job.is_running() && above.into_iter().any(|queue| queue.budget.is_some())
+        };
+        let stuck = |job: &&Arc<Job>| (job.attempt.is_some() || !hopeless(&job.id)) && !rationed(job);
+        let waiting = cluster.jobs.values().filter(stuck).map(|job| {
             let (name, shape, wish) = (&job.spec.name, &job.spec.shape, &job.spec.topology);
             let (blocker, group) = (cluster.blocked.get(&job.id), &job.spec.group);
             let text = format!("{name} is {} for ever: {blocker:?}; it asks {shape:?} {wish:?} {group:?}", job.state);
             Broken { at_ms, rule: 5, text }
         });
-        let held = cluster.nodes.iter().filter(|node| node.used() != Default::default()).map(|node| {
+        let rations = cluster.jobs.values().any(|job| rationed(job));
+        let held = cluster.nodes.iter().filter(|node| node.used() != Default::default() && !rations).map(|node| {
             let text = format!("{} still holds {:?} when all is over", node.name, node.used());
             Broken { at_ms, rule: 6, text }
         });
