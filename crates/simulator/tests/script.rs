@@ -4,7 +4,7 @@ use ganger_core::model::budget::Period;
 use ganger_core::model::job::{DependencyKind, JobState, Level, Priority};
 use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::{Span, Time};
-use ganger_simulator::script::ast::{Action, JobCheck, Subject};
+use ganger_simulator::script::ast::{Action, Begin, JobCheck, Subject};
 use ganger_simulator::script::{Op, later, parse};
 
 fn error_of(text: &str) -> String {
@@ -27,6 +27,7 @@ at 20s  fail n0
 at 20s  cut n1
 at 21s  heal n1
 at 22s  drain n2
+at 22s  drain n3 at=4h for=2h
 at 23s  uncordon n2
 at 24s  refuse-launch x0
 at 25s  accept-launch x0
@@ -50,7 +51,7 @@ fn the_whole_grammar_reads() {
     assert_eq!(script.queues[1].path, "lab/nlp");
     let budget = script.queues[1].budget.unwrap();
     assert_eq!((budget.gpu_ms, budget.per), (360_000_000, Period::Month));
-    assert_eq!(script.steps.len(), 20);
+    assert_eq!(script.steps.len(), 21);
     let Action::Submit(a) = &script.steps[0].action else { panic!("{:?}", script.steps[0]) };
     assert_eq!((a.priority, a.preemptible, a.queue.as_str()), (Priority::P1, true, "lab/nlp"));
     assert_eq!((a.work, a.time, a.group.clone()), (Span::hours(1), Some(Span::hours(2)), Some(("G".to_string(), 2))));
@@ -60,6 +61,10 @@ fn the_whole_grammar_reads() {
     assert_eq!((b.min, b.part, b.require), (Some(2), Some(half), Some(Level::Leaf)));
     assert_eq!(b.after, [(DependencyKind::AfterOk, "A".to_string())]);
     assert!(b.preemptible, "P3 is preemptible unless it says otherwise");
+    assert_eq!((&b.begin, b.deadline), (&Some(Begin::Clock(Span::hours(22))), Some(Time(Span::hours(48).0))));
+    assert_eq!((b.windows[0].from_min, b.windows[0].zone.name.as_str()), (22 * 60, "Europe/Berlin"));
+    let Action::Maintain { node, from, lasts } = &script.steps[8].action else { panic!("{:?}", script.steps[8]) };
+    assert_eq!((node.as_str(), *from, *lasts), ("n3", Time(Span::hours(4).0), Some(Span::hours(2))));
     let Action::Expect(expectation) = &script.steps[3].action else { panic!("{:?}", script.steps[3]) };
     assert_eq!(expectation.text, r#"expect B pending reason=Resources text~="needs 32, # not a comment""#);
     let Subject::Job { state, checks, .. } = &expectation.subject else { panic!("{expectation:?}") };
@@ -71,14 +76,8 @@ fn the_whole_grammar_reads() {
 fn later_work_is_read_and_then_refused_by_name() {
     let script = parse(WHOLE_GRAMMAR).unwrap();
     let error = later::refuse_later_work(&script).unwrap_err().to_string();
-    assert_eq!(error, "not supported yet: submit begin= as a time of day (line 10)");
-    for (statement, what) in [
-        ("submit A begin=22:00", "begin="),
-        ("submit A deadline=2h", "deadline="),
-        ("submit A windows=22:00-06:00", "windows="),
-        ("xid n0/gpu0 79", "xid"),
-        ("pcie n0/gpu0 x8", "pcie"),
-    ] {
+    assert_eq!(error, "not supported yet: xid (line 21)");
+    for (statement, what) in [("xid n0/gpu0 79", "xid"), ("pcie n0/gpu0 x8", "pcie")] {
         let script = parse(&format!("nodes 1 dgx-a100\nat 0s {statement}")).unwrap();
         let error = later::refuse_later_work(&script).expect_err(statement).to_string();
         assert!(error.contains(what) && error.ends_with("(line 2)"), "{statement}: {error}");
@@ -164,7 +163,11 @@ fn mistakes_in_statements_are_told_with_word_and_alternatives() {
             ("at 10s submit A mig=3g.40gb share=0.5", &["mig", "not both"]),
             ("at 10s submit A sharing=mps", &["sharing", "share="]),
             ("at 10s submit A share=0.5 sharing=turns", &["sharing", "time-slice"]),
-            ("at 10s submit A windows=night", &["night", "22:00-06:00"]),
+            ("at 10s submit A windows=night", &["night", "Mon-Fri"]),
+            ("at 10s submit A windows=22:00", &["22:00", "22:00-06:00"]),
+            ("at 10s submit A begin=24:00", &["24:00", "22:00"]),
+            ("at 10s drain n0 for=2h", &["at=T", "at=4h"]),
+            ("at 10s drain n9 at=2h", &["n9", "n0, n1"]),
             ("at 10s submit A ckpt_every=0s", &["ckpt_every"]),
             ("at 10s fail", &["the node"]),
             ("at 10s fail n9", &["n9", "n0, n1"]),

@@ -8,6 +8,7 @@ use crate::model::ids::JobId;
 use crate::model::job::{Attempt, AttemptPhase, Exit, Job, JobState, Level, Worker, WorkerPhase};
 use crate::model::queue::{Queue, ancestry};
 use crate::model::time::Time;
+use crate::model::window::open_until;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn job(cluster: &Cluster, job: &Job, found: &mut Found) {
@@ -34,6 +35,7 @@ pub fn job(cluster: &Cluster, job: &Job, found: &mut Found) {
         one_copy(cluster, job, attempt, found);
         together(cluster, job, attempt, found);
         bounded(job, attempt, found);
+        in_window(cluster, job, attempt, found);
     }
 }
 
@@ -140,6 +142,16 @@ fn domain(cluster: &Cluster, worker: &Worker, level: Level) -> Vec<u64> {
 fn path_of(root: u64, parts: impl Iterator<Item = Option<u8>>) -> Vec<u64> {
     let parts: BTreeSet<u64> = parts.map(|part| part.map_or(u64::MAX, u64::from)).collect();
     std::iter::once(root).chain(parts).collect()
+}
+
+/// Rule 10: who starts in a window is through or has left when it ends.
+fn in_window(cluster: &Cluster, job: &Job, attempt: &Attempt, found: &mut Found) {
+    if attempt.placed_at != cluster.now || attempt.ran_from.is_some() {
+        return;
+    }
+    let until = open_until(&job.spec.windows, attempt.placed_at);
+    let fits = until.is_some_and(|until| cluster.policy.fits_before(&job.spec, attempt.placed_at, until));
+    found.unless(fits || job.spec.windows.is_empty(), 10, || format!("job {} starts outside its windows", job.id));
 }
 
 /// Rule 10: no phase without an end.

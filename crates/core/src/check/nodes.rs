@@ -20,17 +20,30 @@ pub fn node(cluster: &Cluster, node: &Node, found: &mut Found) {
     let bounded = node.health.state != HealthState::Probation || node.health.until.is_some_and(|at| at < Time::NEVER);
     found.unless(bounded, 10, || format!("{} is on probation without an end", node.name));
     for (id, attempt) in node.tenants.iter().filter_map(|(id, _)| Some((id, cluster.job(*id)?.attempt.as_ref()?))) {
-        no_new_work(node, *id, attempt, found);
+        no_new_work(cluster, node, *id, attempt, found);
     }
+    let begun = node.maintenance.iter().filter(|one| one.begun).count();
+    found.unless(begun == 0 || (begun == 1 && node.draining.is_some()), 10, || {
+        format!("{} is under maintenance but is not drained", node.name)
+    });
     found.unless(node.generation > 0, 8, || format!("{} has generation 0", node.name));
 }
 
 /// Rule 10: nothing starts on a node after it was taken out, and what runs on one that is being drained leaves.
-fn no_new_work(node: &Node, id: JobId, attempt: &Attempt, found: &mut Found) {
+fn no_new_work(cluster: &Cluster, node: &Node, id: JobId, attempt: &Attempt, found: &mut Found) {
     let out = matches!(node.health.state, HealthState::Suspect | HealthState::Fenced | HealthState::Quarantined);
     found.unless(!(out && attempt.placed_at > node.health.since), 10, || {
         format!("job {id} was placed on {} after that was {}", node.name, node.health.state)
     });
+    let new = attempt.placed_at == cluster.now && attempt.ran_from.is_none() && attempt.stopping().is_none();
+    let planned = node.maintenance.iter().filter(|one| new && one.planned_at < attempt.placed_at);
+    for one in planned.filter(|one| one.until > cluster.now) {
+        let spec = cluster.job(id).map(|job| &job.spec);
+        let leaves = spec.is_none_or(|spec| cluster.policy.fits_before(spec, attempt.placed_at, one.from));
+        found.unless(leaves, 10, || {
+            format!("job {id} starts on {} and could not have left when its maintenance begins", node.name)
+        });
+    }
     found.unless(node.draining.is_none() || attempt.stopping().is_some(), 10, || {
         format!("{} is being drained but job {id} stays", node.name)
     });

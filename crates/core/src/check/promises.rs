@@ -11,6 +11,7 @@ use crate::model::job::{Attempt, Job, JobState, Place, Priority};
 use crate::model::node::Device;
 use crate::model::queue::{Queue, ancestry};
 use crate::model::time::{Span, Time};
+use crate::model::window::open_until;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The place of VRAM among the dimensions.
@@ -168,8 +169,10 @@ pub fn orphans(cluster: &Cluster, found: &mut Found) {
 pub fn overlaps(cluster: &Cluster, found: &mut Found) {
     let mut kept: BTreeMap<NodeId, Vec<(&Place, Time, Time, JobId)>> = BTreeMap::new();
     for reservation in cluster.reservations.values() {
-        let limit = cluster.job(reservation.job).and_then(|job| job.spec.time_limit).unwrap_or(Span(1));
-        let (start, end) = (reservation.start, reservation.start + limit);
+        let (start, job) = (reservation.start, cluster.job(reservation.job));
+        let end = start + job.and_then(|job| job.spec.time_limit).unwrap_or(Span(1));
+        let closes = job.and_then(|job| open_until(&job.spec.windows, start)).unwrap_or(Time::NEVER);
+        let end = end.min(closes);
         for place in &reservation.places {
             let here = kept.entry(place.node).or_default();
             let clash = here.iter().find(|(other, from, to, _)| other.excludes(place) && *from < end && start < *to);
@@ -226,10 +229,13 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
         }
         let end =
             at + attempt.ready_at.since(attempt.placed_at) + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
+        let nodes = attempt.staying().map(|worker| worker.place.node);
+        let gone_by = cluster.gone_by(job, (at, attempt.ready_at), nodes).unwrap_or(Time::NEVER);
         for reservation in cluster.reservations.values() {
             let Some(reserved) = cluster.job(reservation.job) else { continue };
             let endless = job.spec.time_limit.is_none() && cluster.is_promoted(reserved, at);
-            let in_the_way = (reservation.start < end || endless) && share_devices(attempt, reservation);
+            let stays = (reservation.start < end || endless) && reservation.start < gone_by;
+            let in_the_way = stays && share_devices(attempt, reservation);
             let junior = in_the_way
                 && goes_first(cluster, reserved, job)
                 && !attained::makes_way_by(cluster, reserved, reservation.start, job, at);
@@ -244,7 +250,8 @@ pub fn starts(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut F
     }
 }
 
-/// Whether it can be told, save and be gone before the reserved start.
+/// Whether it can be gone before the reserved start. When it started that was further away; something that happened at the
+/// same moment may have brought it nearer since.
 fn may_be_guest(job: &Job, at: Time, reservation: &Reservation) -> bool {
     job.spec.may_be_guest() && at + job.spec.checkpoint.grace <= reservation.start
 }

@@ -84,12 +84,19 @@ pub enum Input {
         node: NodeId,
         by: String,
     },
+    /// The node is drained from a moment on, and returns by itself; nothing starts there that could not have left by then.
+    Maintain {
+        node: NodeId,
+        from: Time,
+        until: Time,
+        by: String,
+    },
     /// Nothing new starts there; what runs goes on.
     Cordon {
         node: NodeId,
         by: String,
     },
-    /// Ends drain, cordon and quarantine.
+    /// Ends drain, cordon and quarantine, and strikes planned maintenance.
     Uncordon {
         node: NodeId,
         by: String,
@@ -138,7 +145,7 @@ impl Input {
             Uncordon { node, .. } | Quarantine { node, .. } | NodeLost { node, .. } | Forget { node, .. } => {
                 Some(*node)
             }
-            Recover { node, .. } | Report { node, .. } => Some(*node),
+            Recover { node, .. } | Report { node, .. } | Maintain { node, .. } => Some(*node),
             Submit { .. } | Cancel { .. } | Hold { .. } | Release { .. } | Requeue { .. } | Resize { .. } => None,
             Queues { .. } | Fabric { .. } | Setting { .. } | Register(_) | Tick | Decided(_) | NewTerm => None,
         }
@@ -217,6 +224,8 @@ pub enum Refusal {
     BadNode { node: String, why: String },
     #[error("cannot forget node {node:?}: {why}")]
     NodeInUse { node: String, why: String },
+    #[error("cannot plan maintenance of node {node:?}: {why}")]
+    BadMaintenance { node: String, why: String },
     #[error("there is no node {node}")]
     NoSuchNode { node: NodeId },
     #[error("cannot change the setting: {0}")]

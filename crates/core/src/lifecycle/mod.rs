@@ -10,6 +10,7 @@ mod budgets;
 mod change;
 mod decided;
 pub mod input;
+mod maintenance;
 mod nodes;
 mod orders;
 mod people;
@@ -56,6 +57,7 @@ fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refus
         Input::Doubtful { node } => change.doubtful(node),
         Input::Vouched { node, until } => change.vouched(node, until),
         Input::Drain { node, by } => change.drain(node, by),
+        Input::Maintain { node, from, until, by } => change.maintain(node, from, until, by)?,
         Input::Cordon { node, by } => change.cordon(node, by),
         Input::Uncordon { node, by } => change.uncordon(node, by),
         Input::Quarantine { node, cause, fenced } => change.quarantine(node, cause, fenced),

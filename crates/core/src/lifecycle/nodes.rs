@@ -231,6 +231,11 @@ impl Change<'_> {
     }
 
     pub fn drain(&mut self, id: NodeId, by: String) {
+        self.forget_begun(id);
+        self.start_drain(id, by);
+    }
+
+    pub fn start_drain(&mut self, id: NodeId, by: String) {
         self.event("draining", None, Some(id), format!("{} is drained by {by}", self.cluster.node(id).name));
         self.node_mut(id).draining = Some(by);
         self.drop_claims_on(id, "its node is being drained");
@@ -252,6 +257,7 @@ impl Change<'_> {
         let node = self.node_mut(id);
         node.cordoned = false;
         node.draining = None;
+        node.maintenance.clear();
         node.cooldown_until = Time(0);
         node.refusals.clear();
         node.flaps.clear();
@@ -354,6 +360,7 @@ fn fresh_node(id: NodeId, spec: NodeSpec, now: Time) -> Node {
         health: Health { state: HealthState::Ready, since: now, cause: "registered".to_string(), until: None },
         cordoned: false,
         draining: None,
+        maintenance: Vec::new(),
         last_heard: now,
         boot_id: spec.boot_id,
         agent: spec.agent,

@@ -44,6 +44,9 @@ impl Change<'_> {
         if let Err((field, why)) = spec.check() {
             return bad(field, why);
         }
+        if spec.latest_start().is_some_and(|latest| latest < self.now) {
+            return bad("deadline", "it cannot be met even by a start at once: its time limit is longer".to_string());
+        }
         // Only on jobs that are there: so no circle can be made, and nobody waits for an end that nobody will tell.
         let unknown = |dependency: &&Dependency| !dependency.met && !self.cluster.jobs.contains_key(&dependency.job);
         if let Some(dependency) = spec.after.iter().find(unknown) {

@@ -1,6 +1,7 @@
 //! Time passes: leases, deadlines and limits. Every transient state has one and a named exit.
 use super::budgets::next_budget_deadline;
 use super::change::Change;
+use super::maintenance::next_change;
 use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
@@ -8,6 +9,7 @@ use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Attempt, AttemptPhase, Job, StopWhy, WorkerPhase};
 use crate::model::node::{HealthState, Node};
 use crate::model::time::{Span, Time};
+use crate::model::window::next_opening;
 
 /// Silence for this part of the lease makes a node suspect: agents renew at a sixth of it.
 const SUSPECT_PART: u64 = 3;
@@ -44,6 +46,7 @@ impl Change<'_> {
         if node_deadline(self.cluster, self.cluster.node(id)).is_none_or(|at| at > self.now) {
             return;
         }
+        self.tick_maintenance(id);
         let (now, lease) = (self.now, self.cluster.policy.lease);
         let node = self.cluster.node(id);
         let silent = now.since(node.last_heard);
@@ -103,7 +106,7 @@ impl Change<'_> {
 
     fn tick_job(&mut self, id: JobId) {
         let Some(attempt) = self.cluster.job(id).and_then(|job| job.attempt.clone()) else { return };
-        if let Some((_, why)) = leaves_at(self.cluster, id, &attempt).filter(|(at, _)| *at <= self.now) {
+        if let Some(why) = self.must_leave(id, &attempt) {
             return self.stop(id, why);
         }
         match &attempt.phase {
@@ -128,6 +131,12 @@ impl Change<'_> {
                 nodes.into_iter().for_each(|node| self.revoke(node));
             }
         }
+    }
+
+    /// Why the attempt has to be told now that it must leave.
+    fn must_leave(&self, id: JobId, attempt: &Attempt) -> Option<StopWhy> {
+        let job = self.cluster.job(id).filter(|_| attempt.stopping().is_none())?;
+        self.cluster.leaves_at(job, attempt).filter(|(at, _)| *at <= self.now).map(|(_, why)| why)
     }
 
     fn over_limit(&self, id: JobId, since: Time) -> bool {
@@ -178,11 +187,16 @@ pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
 }
 
 /// The first moment after `since` at which `decide` may find more than it did at `since`, by the clock alone: a begin
-/// time, the end of a backoff, of a node's cooldown or of a protected run, a rotation, or a wait that became too long. The time of the cluster plays no part: whoever asks with the time of
+/// time, an opening window, the end of a backoff, of a node's cooldown or of a protected run, a rotation, or a wait that
+/// became too long. The time of the cluster plays no part: whoever asks with the time of
 /// the last decision misses no such moment, whatever was applied meanwhile. `None`: there is no such moment.
 pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
     let pending = cluster.jobs.values().filter(|job| job.attempt.is_none());
-    let jobs = pending.flat_map(|job| job.spec.begin.into_iter().chain([job.not_before]));
+    let opens = |job: &Job| match job.spec.windows.is_empty() {
+        true => Time::NEVER,
+        false => next_opening(&job.spec.windows, since),
+    };
+    let jobs = pending.flat_map(|job| job.spec.begin.into_iter().chain([job.not_before, opens(job)]));
     let promoted = cluster.jobs.values().filter(|job| job.attempt.is_none()).filter_map(|job| cluster.promoted_at(job));
     let protected = cluster.jobs.values().filter(|job| job.attempt.is_some());
     let protected = protected.map(|job| cluster.protected_until(job, since));
@@ -219,7 +233,7 @@ pub fn next_deadline_where(cluster: &Cluster, may_fall_silent: impl Fn(NodeId) -
     let silent = |node: &Node| cluster.now.since(node.last_heard) >= cluster.policy.lease;
     let stuck = |node: &Node| waits && silent(node) && node.health.state == HealthState::Suspect;
     let nodes = cluster.nodes.iter().filter(|node| !stuck(node)).filter_map(|node| match node.health.state {
-        HealthState::Ready | HealthState::Probation if !may_fall_silent(node.id) => node.health.until,
+        HealthState::Ready | HealthState::Probation if !may_fall_silent(node.id) => calendar_of(node),
         _ => node_deadline(cluster, node),
     });
     let jobs = cluster.jobs.values().map(|job| job_deadline(cluster, job));
@@ -234,16 +248,10 @@ fn is_prepared(attempt: &Attempt) -> bool {
     attempt.workers.iter().all(|worker| matches!(worker.phase, WorkerPhase::Prepared { .. }))
 }
 
-/// When the attempt has to be told that it must leave, and why.
-fn leaves_at(cluster: &Cluster, id: JobId, attempt: &Attempt) -> Option<(Time, StopWhy)> {
-    let job = cluster.job(id).filter(|_| attempt.stopping().is_none())?;
-    let guest = cluster.guest_leaves_at(job, attempt);
-    guest.map(|(at, owner)| (at, StopWhy::GuestLeaves { owner }))
-}
-
 fn job_deadline(cluster: &Cluster, job: &Job) -> Time {
     let Some(attempt) = &job.attempt else { return Time::NEVER };
-    let leaves = leaves_at(cluster, job.id, attempt).map_or(Time::NEVER, |(at, _)| at);
+    let leaves = cluster.leaves_at(job, attempt).filter(|_| attempt.stopping().is_none());
+    let leaves = leaves.map_or(Time::NEVER, |(at, _)| at);
     phase_deadline(cluster, job, attempt).min(leaves)
 }
 
@@ -271,14 +279,18 @@ fn unconfirmed_at(cluster: &Cluster, deadline: Time, nodes: impl IntoIterator<It
     if revoked { Time::NEVER } else { deadline + cluster.policy.stop_margin }
 }
 
+/// What comes whether or not the node is heard.
+fn calendar_of(node: &Node) -> Option<Time> {
+    node.health.until.into_iter().chain(next_change(node)).min()
+}
+
 fn node_deadline(cluster: &Cluster, node: &Node) -> Option<Time> {
     let lease = cluster.policy.lease;
-    let health = node.health.until;
     let silence = match node.health.state {
         HealthState::Ready | HealthState::Probation => Some(node.last_heard + suspect_after(lease)),
         HealthState::Suspect => Some(lease_end(cluster, node)),
         HealthState::Quarantined if !node.tenants.is_empty() => Some(lease_end(cluster, node)),
         _ => None,
     };
-    health.into_iter().chain(silence).min()
+    calendar_of(node).into_iter().chain(silence).min()
 }

@@ -124,6 +124,10 @@ pub enum Blocker {
     BeginTime {
         at: Time,
     },
+    /// Its windows are closed, or close too soon.
+    Window {
+        opens: Time,
+    },
     Backoff {
         until: Time,
         /// What its last run came to, where that is known.
@@ -207,6 +211,7 @@ impl Blocker {
             Blocker::Held { .. } => Reason::Held,
             Blocker::Dependency { .. } => Reason::Dependency,
             Blocker::BeginTime { .. } => Reason::BeginTime,
+            Blocker::Window { .. } => Reason::Window,
             Blocker::Backoff { .. } => Reason::Backoff,
             Blocker::Group { .. } => Reason::Dependency,
             Blocker::QueueLimit { .. } => Reason::QueueLimit,
@@ -229,6 +234,10 @@ impl fmt::Display for Blocker {
             Blocker::Held { by } => write!(f, "held by {by}"),
             Blocker::Dependency { on } => write!(f, "waits for job {on} to end as asked"),
             Blocker::BeginTime { at } => write!(f, "not to begin before {}", rfc3339(*at)),
+            Blocker::Window { opens: Time::NEVER } => write!(f, "none of its windows is long enough for it"),
+            Blocker::Window { opens } => {
+                write!(f, "its windows are closed, or close too soon; the next opens at {}", rfc3339(*opens))
+            }
             Blocker::Backoff { until, last } => {
                 let last = last.as_deref().unwrap_or("its last run failed");
                 write!(f, "not tried again before {}: {last}", rfc3339(*until))
@@ -267,7 +276,7 @@ impl fmt::Display for Blocker {
             Blocker::Unsatisfiable { text } => write!(f, "can never run: {text}"),
             Blocker::Health { workers, placeable, out } => write!(
                 f,
-                "{placeable} of {} placeable; {} without new work (health, drain, cordon)",
+                "{placeable} of {} placeable; {} without new work (health, drain, cordon, maintenance)",
                 count((*workers).into(), "worker"),
                 count((*out).into(), "suitable node")
             ),

@@ -1,13 +1,16 @@
 //! What is known of the future of a job: until when it may stay where it is, when it has to be told, and when waiting or
 //! being sent away too often earns it something.
 use super::cluster::Cluster;
-use super::ids::JobId;
-use super::job::{Attempt, Job, JobSpec, Place, Priority};
+use super::ids::{JobId, NodeId};
+use super::job::{Attempt, Job, JobSpec, Place, Priority, StopWhy};
+use super::node::Node;
 use super::policy::Policy;
 use super::time::{Span, Time};
+use super::window::open_until;
 
-/// Effective class, genuine class (a genuine one goes before an aged one), seniority, number. Never equal for two jobs.
-pub type Turn = (Priority, Priority, Time, JobId);
+/// Effective class, genuine class (a genuine one goes before an aged one), the moment by which it has to start, seniority,
+/// number. Never equal for two jobs.
+pub type Turn = (Priority, Priority, Time, Time, JobId);
 
 /// Protection doubles with each eviction, so often at most.
 const MOST_DOUBLINGS: u32 = 10;
@@ -17,6 +20,11 @@ impl JobSpec {
     pub fn can_save(&self) -> bool {
         let checkpoint = &self.checkpoint;
         (checkpoint.on_demand && checkpoint.write_time <= checkpoint.grace) || checkpoint.every.is_some()
+    }
+
+    /// The last moment for a start that meets its deadline.
+    pub fn latest_start(&self) -> Option<Time> {
+        Some(self.deadline? - self.time_limit?)
     }
 
     /// Whether it may use devices that are reserved for others until they need them.
@@ -45,7 +53,7 @@ impl Policy {
     /// Whether a job that starts at `at` may start although it has to be gone at `bound`.
     pub fn fits_before(&self, spec: &JobSpec, at: Time, bound: Time) -> bool {
         let ends = spec.time_limit.is_some_and(|limit| at + limit <= bound);
-        ends || (spec.can_save() && at + self.least_stay(spec) <= bound)
+        bound == Time::NEVER || ends || (spec.can_save() && at + self.least_stay(spec) <= bound)
     }
 
     /// Run time in which nobody below P0 evicts a job that was evicted so often.
@@ -58,12 +66,15 @@ impl Policy {
 }
 
 impl Cluster {
-    /// Its place in the order of service. Who waited beyond the bound goes as if it were of the class that waiting can raise
-    /// to, submitted when the bound was reached: whatever is submitted there later comes after it, so its turn comes.
+    /// Its place in the order of service. Within a class those with a deadline that can still be met go first, the one with
+    /// least slack before all. Who waited beyond the bound goes as if it were of the class that waiting can raise to and had
+    /// to start when the bound was reached: whatever is submitted there later comes after it, so its turn comes.
     pub fn turn(&self, job: &Job, now: Time) -> Turn {
-        let own = (self.effective_class(job, now), job.spec.priority, job.submitted_at, job.id);
+        let by = job.spec.latest_start().filter(|latest| *latest >= now).unwrap_or(Time::NEVER);
+        let own = (self.effective_class(job, now), job.spec.priority, by, job.submitted_at, job.id);
+        let ceiling = self.policy.aging_ceiling;
         match self.promoted_at(job) {
-            Some(at) if at <= now => own.min((self.policy.aging_ceiling, self.policy.aging_ceiling, at, job.id)),
+            Some(at) if at <= now => own.min((ceiling, ceiling, at, job.submitted_at, job.id)),
             _ => own,
         }
     }
@@ -88,6 +99,55 @@ impl Cluster {
 
     pub fn is_protected(&self, job: &Job, now: Time) -> bool {
         self.protected_until(job, now) > now
+    }
+
+    /// When the attempt has to be told that it must leave, and why: the first of its bounds.
+    pub fn leaves_at(&self, job: &Job, attempt: &Attempt) -> Option<(Time, StopWhy)> {
+        let guest = self.guest_leaves_at(job, attempt).map(|(at, owner)| (at, StopWhy::GuestLeaves { owner }));
+        let from = attempt.ran_from.unwrap_or(attempt.placed_at);
+        let nodes = attempt.staying().map(|worker| worker.place.node);
+        let bounds = self.bounds(job, attempt.placed_at, nodes);
+        let bounds = bounds.map(|(bound, why)| (self.told_at(&job.spec, from, bound), why));
+        guest.into_iter().chain(bounds).min_by_key(|(at, _)| *at)
+    }
+
+    /// By when a job that was placed on `nodes` and runs from `from` on is gone because it has to be; `None`: it may stay as
+    /// long as it likes.
+    pub fn gone_by(
+        &self,
+        job: &Job,
+        (placed, from): (Time, Time),
+        nodes: impl Iterator<Item = NodeId>,
+    ) -> Option<Time> {
+        let gone = |bound: Time| bound.max(self.told_at(&job.spec, from, bound) + job.spec.checkpoint.grace);
+        self.bounds(job, placed, nodes).map(|(bound, _)| gone(bound)).min()
+    }
+
+    /// The moments at which it may no longer be where it is: the end of its window, maintenance of its nodes.
+    fn bounds(
+        &self,
+        job: &Job,
+        placed: Time,
+        nodes: impl Iterator<Item = NodeId>,
+    ) -> impl Iterator<Item = (Time, StopWhy)> {
+        let windows = &job.spec.windows;
+        let window = (!windows.is_empty()).then(|| open_until(windows, placed).unwrap_or(placed));
+        let maintained = nodes.filter_map(|node| Some((self.node(node).next_maintenance()?.from, node)));
+        let maintained = maintained.map(|(from, node)| (from, StopWhy::Drained { node }));
+        window.map(|end| (end, StopWhy::WindowEnds)).into_iter().chain(maintained)
+    }
+
+    /// Who gains by it is told before the bound, so that it has saved and is gone by then. Not who is over by then anyway,
+    /// nor who would only lose more.
+    fn told_at(&self, spec: &JobSpec, from: Time, bound: Time) -> Time {
+        let over = spec.time_limit.is_some_and(|limit| from + limit <= bound);
+        let gains = spec.preemptible || spec.can_save();
+        if gains && !over { bound - self.policy.notice(spec) } else { bound }
+    }
+
+    /// Whether a job that starts at `at` may stay, or can leave in time, when maintenance of the node comes.
+    pub fn stays_open(&self, node: &Node, spec: &JobSpec, at: Time) -> bool {
+        node.maintenance.iter().filter(|one| one.until > at).all(|one| self.policy.fits_before(spec, at, one.from))
     }
 
     /// When a guest has to be told to leave for a start that is reserved on its devices, and for whom.

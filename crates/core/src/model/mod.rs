@@ -22,7 +22,9 @@ pub mod queue;
 pub mod report;
 pub mod split;
 pub mod time;
+pub mod window;
 pub mod wire;
+pub mod zone;
 
 pub use amounts::Resources;
 pub use cluster::Cluster;

@@ -4,7 +4,7 @@ use super::cpuset::CpuSet;
 use super::ids::{AttemptNo, JobId, LeafId, NodeId, Rank};
 use super::machine::Machine;
 use super::split::{Slice, Split};
-use super::time::Time;
+use super::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -96,6 +96,9 @@ pub struct Node {
     pub cordoned: bool,
     /// Set while work is moved away: who asked.
     pub draining: Option<String>,
+    /// Times in which nothing of ours may run there, the next first.
+    #[serde(default)]
+    pub maintenance: Vec<Maintenance>,
     /// When the server last heard from its agent. Never stored: after a restart it is the start of the server.
     pub last_heard: Time,
     pub boot_id: String,
@@ -130,6 +133,18 @@ pub struct Node {
     pub revoked_at: Option<Time>,
 }
 
+/// A time in which a node belongs to somebody else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Maintenance {
+    pub from: Time,
+    /// [`Time::NEVER`]: until a person says so.
+    pub until: Time,
+    pub by: String,
+    pub planned_at: Time,
+    /// It has begun, and the node is drained for it.
+    pub begun: bool,
+}
+
 /// A worker found running on a node that is not ordered there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
@@ -149,6 +164,27 @@ impl Node {
             _ => false,
         };
         healthy && !self.cordoned && self.draining.is_none() && self.cooldown_until <= now
+    }
+
+    /// When it takes new work again, as far as that is known; `now` if it does now.
+    pub fn opens_at(&self, yields: bool, now: Time, probation: Span) -> Option<Time> {
+        let trusted = match (self.health.state, yields) {
+            (HealthState::Ready, _) | (HealthState::Probation, true) => Some(now),
+            (HealthState::Probation, false) | (HealthState::Quarantined, true) => self.health.until,
+            (HealthState::Quarantined, false) => self.health.until.map(|until| until + probation),
+            _ => None,
+        };
+        let drained = match (&self.draining, self.maintenance.iter().find(|maintenance| maintenance.begun)) {
+            (None, _) => Some(now),
+            (Some(_), maintenance) => maintenance.map(|one| one.until).filter(|until| *until < Time::NEVER),
+        };
+        let opens = trusted?.max(drained?).max(self.cooldown_until).max(now);
+        (!self.cordoned).then_some(opens)
+    }
+
+    /// The next time to come in which nothing may run there.
+    pub fn next_maintenance(&self) -> Option<&Maintenance> {
+        self.maintenance.iter().filter(|maintenance| !maintenance.begun).min_by_key(|maintenance| maintenance.from)
     }
 
     /// The devices for which `wanted` holds, as a mask.

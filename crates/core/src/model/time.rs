@@ -142,6 +142,20 @@ pub fn rfc3339(time: Time) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}{fraction}Z")
 }
 
+/// The calendar year in UTC.
+pub fn year_of(time: Time) -> u64 {
+    civil_from_days(time.0 / 86_400_000).0
+}
+
+/// Days since 1970-01-01 of a date in the Gregorian calendar, which must not be before it.
+pub fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let shifted = if month > 2 { month - 3 } else { month + 9 };
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * shifted + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
 /// Year, month and day of a count of days since 1970-01-01 in the Gregorian calendar. Counts in 400-year eras that start
 /// on a first of March, so that the leap day is the last of its year.
 pub(super) fn civil_from_days(days: u64) -> (u64, u64, u64) {
@@ -166,6 +180,14 @@ mod tests {
         assert_eq!(rfc3339(Time(0)), "1970-01-01T00:00:00Z");
         assert_eq!(rfc3339(Time(951_782_400_000)), "2000-02-29T00:00:00Z");
         assert_eq!(rfc3339(Time(1_796_031_667_089)), "2026-11-30T09:41:07.089Z");
+    }
+
+    #[test]
+    fn days_and_dates_are_inverse() {
+        for days in [0, 58, 59, 60, 10_956, 20_787, 47_540] {
+            let (year, month, day) = civil_from_days(days);
+            assert_eq!(days_from_civil(year, month, day), days, "{year}-{month}-{day}");
+        }
     }
 
     #[test]

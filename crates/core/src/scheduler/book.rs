@@ -83,8 +83,9 @@ impl<'a> Session<'a> {
                 self.commit_budget(job, Some(attempt.placed_at), attempt.live_resources().all_gpus_milli());
             }
             if attempt.stopping().is_none() {
-                let from = attempt.ran_from.unwrap_or(self.now.max(attempt.ready_at));
-                let (end, assumed) = self.expected_end(job, from);
+                let times = (attempt.placed_at, attempt.ran_from.unwrap_or(self.now.max(attempt.ready_at)));
+                let nodes = attempt.staying().map(|worker| worker.place.node);
+                let (end, assumed) = self.end_on(job, times, nodes);
                 let guest = self.guest(job, &attempt.guest_of);
                 let places = Hold::Staying(attempt);
                 let fresh = attempt.placed_at == self.now && attempt.ran_from.is_none();
@@ -140,7 +141,8 @@ impl<'a> Session<'a> {
         self.charge(job, &claim.places);
         let has = job.attempt.as_ref().map(Attempt::live_resources).unwrap_or_default();
         self.commit_budget(job, None, held_by(&claim.places).less(has).all_gpus_milli());
-        let (end, assumed) = self.expected_end(job, claim.deadline + self.splitting(job));
+        let from = claim.deadline + self.splitting(job);
+        let (end, assumed) = self.end_on(job, (claim.deadline, from), claim.places.iter().map(|place| place.node));
         let places = Hold::Chosen(claim.places.clone());
         self.ends.push(Held { end, assumed, told: false, fresh: false, job: job.id, places, guest: None });
     }
@@ -177,7 +179,7 @@ impl<'a> Session<'a> {
         let takes = self.cluster.policy.repartition_time;
         let ready = |place: &Place| split::ready_at(self.cluster.node(place.node), place, self.now, takes);
         let from = places.iter().map(ready).max().unwrap_or(self.now);
-        let (end, assumed) = self.expected_end(job, from);
+        let (end, assumed) = self.end_on(job, (self.now, from), places.iter().map(|place| place.node));
         if self.claim_of(id).is_some() {
             self.promised.remove(&id);
             self.later = None;

@@ -5,7 +5,7 @@ use super::{Session, Unit};
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
-use crate::model::job::{Place, Priority, StopWhy};
+use crate::model::job::{Job, Place, Priority, StopWhy};
 use crate::model::node::Device;
 use crate::model::split::{self, Slice};
 use std::collections::BTreeMap;
@@ -15,6 +15,10 @@ impl<'a> Session<'a> {
     pub fn continue_claim(&mut self, unit: &Unit<'a>) {
         let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.claim_of(job.id)).collect();
         let all: Option<Vec<&Claim>> = claims.iter().copied().collect();
+        if unit.iter().zip(&claims).any(|(job, claim)| claim.is_some_and(|claim| !self.stays_open(job, claim))) {
+            self.give_up(unit, "maintenance of a node comes too soon for it");
+            return;
+        }
         if all.is_some_and(|claims| self.are_free(unit, &claims)) {
             if self.yields_claim(unit) {
                 return;
@@ -127,6 +131,11 @@ impl<'a> Session<'a> {
             let claimant = self.claimant(&vec![ahead])?;
             unit.iter().all(|job| self.may_reclaim(&claimant, job)).then_some((id, ahead.spec.priority))
         })
+    }
+
+    fn stays_open(&self, job: &Job, claim: &Claim) -> bool {
+        let node = |place: &Place| self.cluster.node(place.node);
+        claim.places.iter().all(|place| self.cluster.stays_open(node(place), &job.spec, self.now))
     }
 
     /// Ends the claims of the unit.

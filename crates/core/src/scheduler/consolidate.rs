@@ -73,7 +73,11 @@ impl<'a> Session<'a> {
 
     /// Whether what is free on the nodes that it may use would be enough, were it elsewhere.
     fn is_enough_in_all(&self, spec: &JobSpec) -> bool {
-        let open = self.cluster.nodes.iter().filter(|node| filter::accepts(node, spec, self.now).is_ok());
+        let open = self
+            .cluster
+            .nodes
+            .iter()
+            .filter(|node| filter::accepts(self.cluster, node, spec, self.now, self.now).is_ok());
         let free = open.fold(Resources::ZERO, |sum, node| {
             let room = self.draft.room(node.id);
             let (gpus, cpus) = (room.gpus.count_ones().into(), room.cpus.count().into());

@@ -7,6 +7,7 @@ use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
 use crate::model::job::{JobSpec, Shape};
 use crate::model::node::Node;
+use crate::model::time::Span;
 
 /// So many kinds are remembered; of more, those that were asked for last.
 const KINDS: usize = 64;
@@ -17,6 +18,7 @@ pub struct Counts {
     /// By node: the moment of its last change.
     changed: Vec<u64>,
     moment: u64,
+    maintained: bool,
 }
 
 struct Counted {
@@ -36,11 +38,16 @@ struct Wish {
     yields: bool,
     slice: Option<u32>,
     pick: Pick,
+    stay: Option<Stay>,
 }
 
+/// How long it stays at most, and how long at least if it can save: it counts only where maintenance is planned.
+type Stay = (Option<Span>, Option<Span>);
+
 impl Counts {
-    pub fn of_nodes(nodes: usize) -> Counts {
-        Counts { kinds: Vec::new(), changed: vec![0; nodes], moment: 1 }
+    pub fn of_nodes(cluster: &Cluster) -> Counts {
+        let maintained = cluster.nodes.iter().any(|node| !node.maintenance.is_empty());
+        Counts { kinds: Vec::new(), changed: vec![0; cluster.nodes.len()], moment: 1, maintained }
     }
 
     pub fn changed(&mut self, node: NodeId) {
@@ -66,11 +73,13 @@ impl Counts {
         count: impl Fn(&Node, &Room) -> u32,
     ) -> (Vec<u32>, u64) {
         self.moment += 1;
-        let Some(known) = self.kinds.iter_mut().find(|counted| counted.wish.is_of(spec, pick)) else {
+        let least = || spec.can_save().then(|| cluster.policy.least_stay(spec));
+        let stay = self.maintained.then(|| (spec.time_limit, least()));
+        let Some(known) = self.kinds.iter_mut().find(|counted| counted.wish.is_of(spec, pick, stay)) else {
             let allowed: Vec<bool> = cluster.nodes.iter().map(|node| pick.allows(cluster, node, spec)).collect();
             let nodes = cluster.nodes.iter().zip(rooms).zip(&allowed);
             let by_node = nodes.map(|((node, room), allowed)| if *allowed { count(node, room) } else { 0 }).collect();
-            self.remember(Counted { wish: Wish::of(spec, pick), allowed, by_node: Vec::new(), at: self.moment });
+            self.remember(Counted { wish: Wish::of(spec, pick, stay), allowed, by_node: Vec::new(), at: self.moment });
             return (by_node, rooms.len() as u64);
         };
         let mut by_node = std::mem::take(&mut known.by_node);
@@ -102,21 +111,23 @@ impl Counts {
 }
 
 impl Wish {
-    fn of(spec: &JobSpec, pick: Pick) -> Wish {
+    fn of(spec: &JobSpec, pick: Pick, stay: Option<Stay>) -> Wish {
         Wish {
             shape: spec.shape.clone(),
             pool: spec.pool.clone(),
             yields: yields(spec),
             slice: spec.topology.ranks_per_island,
             pick,
+            stay,
         }
     }
 
-    fn is_of(&self, spec: &JobSpec, pick: Pick) -> bool {
+    fn is_of(&self, spec: &JobSpec, pick: Pick, stay: Option<Stay>) -> bool {
         self.shape == spec.shape
             && self.pool == spec.pool
             && self.yields == yields(spec)
             && self.slice == spec.topology.ranks_per_island
             && self.pick == pick
+            && self.stay == stay
     }
 }

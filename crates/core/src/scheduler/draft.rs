@@ -53,7 +53,7 @@ impl<'a> Draft<'a> {
 
     fn of(cluster: &'a Cluster, room: impl Fn(&Node, Room) -> Room) -> Draft<'a> {
         let (rooms, nodes) = (rooms(cluster, room), cluster.nodes.len());
-        let (counts, harms, parts) = (Counts::of_nodes(nodes), Harms::default(), Parts::default());
+        let (counts, harms, parts) = (Counts::of_nodes(cluster), Harms::default(), Parts::default());
         let (undo, uplinks) = (Vec::new(), Uplinks::default());
         Draft { cluster, rooms, undo, parts, counts, harms, uplinks, work: nodes as u64 }
     }

@@ -19,6 +19,8 @@ pub enum Against {
     Labels,
     /// Not ready, cordoned, draining or cooling down.
     Health,
+    /// Maintenance comes before the job could be through or have left.
+    Maintenance,
 }
 
 /// Whether the node could ever hold the job's workers, health apart.
@@ -53,10 +55,15 @@ pub fn suits_shape(node: &Node, shape: &Shape, pool: Option<&str>) -> Result<(),
     Ok(())
 }
 
-/// Whether the node takes a worker of this job now, as far as trust goes.
-pub fn accepts(node: &Node, spec: &JobSpec, now: Time) -> Result<(), Against> {
+/// Whether the node takes a worker of this job that starts at `at`, as far as that can be told at `now`: it is trusted by
+/// then, and the job is through or can leave before maintenance comes.
+pub fn accepts(cluster: &Cluster, node: &Node, spec: &JobSpec, now: Time, at: Time) -> Result<(), Against> {
     suits(node, spec)?;
-    if node.accepts(yields(spec), now) { Ok(()) } else { Err(Against::Health) }
+    let opens = node.opens_at(yields(spec), now, cluster.policy.probation);
+    if opens.is_none_or(|opens| opens > at) {
+        return Err(Against::Health);
+    }
+    if cluster.stays_open(node, spec, at) { Ok(()) } else { Err(Against::Maintenance) }
 }
 
 /// Nodes on probation take only what yields.
@@ -101,15 +108,17 @@ fn mask_of_gpus(machine: &Machine, wanted: impl Fn(&Gpu) -> bool) -> u64 {
 pub enum Pick {
     /// Those that take new work now.
     Accepting(Time),
+    /// Those that take a start at `at`, as far as is known `now`.
+    Opening { now: Time, at: Time },
     /// All that are not dead, as if they were healthy and empty.
     Existing,
 }
 
 impl Pick {
     pub fn allows(self, cluster: &Cluster, node: &Node, spec: &JobSpec) -> bool {
-        debug_assert!(node.id.index() < cluster.nodes.len());
         match self {
-            Pick::Accepting(now) => accepts(node, spec, now).is_ok(),
+            Pick::Accepting(now) => accepts(cluster, node, spec, now, now).is_ok(),
+            Pick::Opening { now, at } => accepts(cluster, node, spec, now, at).is_ok(),
             Pick::Existing => node.health.state != HealthState::Dead && suits(node, spec).is_ok(),
         }
     }

@@ -6,14 +6,15 @@ use super::{Session, Unit};
 use crate::model::decision::Step;
 use crate::model::future::meets;
 use crate::model::ids::{AttemptNo, JobId};
-use crate::model::job::Place;
+use crate::model::job::{Job, Place};
 use crate::model::time::Time;
 use std::collections::BTreeSet;
 
 impl<'a> Session<'a> {
     /// Starts the unit on reserved devices that it can give back in time.
     pub fn start_as_guest(&mut self, unit: &Unit<'a>) -> bool {
-        if self.reserved.is_empty() || !unit.iter().all(|job| job.spec.may_be_guest()) {
+        let welcome = |job: &&Job| job.spec.may_be_guest() && !self.unwelcome.contains(&job.id);
+        if self.reserved.is_empty() || !unit.iter().all(welcome) {
             return false;
         }
         let Some(back_by) = unit.iter().map(|job| self.now + self.cluster.policy.least_stay(&job.spec)).max() else {
@@ -29,6 +30,29 @@ impl<'a> Session<'a> {
             let (guest_of, attempt) = (self.owners(unit, &places), AttemptNo(job.attempts.0 + 1));
             self.add(Step::Start { job: job.id, attempt, places, guest_of });
         }
+        true
+    }
+
+    /// Takes back starts of guests whose owners can start sooner since, because somebody else was told to leave: they would
+    /// be told as soon as they run.
+    pub fn sends_guests_home(&mut self, units: &[Unit<'a>]) -> bool {
+        let too_near = |job: &Job, places: &[Place], owners: &[JobId]| {
+            let back_by = self.now + self.cluster.policy.least_stay(&job.spec);
+            let reserved = self.reserved.iter().map(|one| &one.reservation);
+            let mut owned = reserved.filter(|one| owners.contains(&one.job) && one.start < back_by);
+            owned.any(|one| places.iter().any(|place| meets(&one.places, place)))
+        };
+        let unwelcome = self.steps.iter().find_map(|step| match step {
+            Step::Start { job, places, guest_of, .. } if !guest_of.is_empty() => {
+                self.cluster.job(*job).filter(|job| too_near(job, places, guest_of))
+            }
+            _ => None,
+        });
+        let Some(one) = unwelcome.map(|job| job.id) else { return false };
+        let unit = units.iter().find(|unit| unit.iter().any(|job| job.id == one));
+        let home: BTreeSet<JobId> = unit.into_iter().flatten().map(|job| job.id).collect();
+        self.take_back(|step| matches!(step, Step::Start { job, .. } if home.contains(job)));
+        self.unwelcome.extend(home);
         true
     }
 

@@ -9,11 +9,13 @@
 mod attained;
 mod book;
 mod budget;
+mod calendar;
 mod claims;
 mod consolidate;
 mod counts;
 mod draft;
 mod elastic;
+mod estimate;
 mod filter;
 mod fit;
 pub mod fragment;
@@ -42,11 +44,12 @@ pub use why::{dry_run, never, why};
 use crate::model::amounts::{Limit, Resources};
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Decision, Step};
-use crate::model::ids::{AttemptNo, JobId};
+use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
 use crate::model::policy::Policy;
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
+use crate::model::window::Window;
 use book::{Amounts, FreedKey};
 use draft::Draft;
 use elastic::Asking;
@@ -119,6 +122,10 @@ pub(crate) struct Session<'a> {
     picky: bool,
     /// Something was taken back: the walk has to begin again.
     pub again: bool,
+    /// Their start as guests was taken back: no use trying again.
+    pub unwelcome: BTreeSet<JobId>,
+    /// Some node does not take work now, or will not at a time that is known.
+    pub closings: bool,
     /// Everyone who could leave; made when it is first asked for.
     pool: Option<Rc<Pool<'a>>>,
     offers: Vec<Offers>,
@@ -186,18 +193,18 @@ impl Hold<'_> {
 }
 
 /// What makes two pending jobs equal to the scheduler.
-type ClassKey<'a> = (Priority, bool, &'a str, GangKey<'a>, Option<Span>, [Span; 2]);
+type ClassKey<'a> = (Priority, bool, &'a str, GangKey<'a>, Option<Span>, [Span; 2], &'a [Window]);
 type GangKey<'a> = (&'a Shape, u32, TopologyWish, Option<&'a str>, bool);
 
 fn gang_key(spec: &JobSpec) -> GangKey<'_> {
     (&spec.shape, spec.gang.workers, spec.topology, spec.pool.as_deref(), filter::yields(spec))
 }
 
-/// Two jobs that save their work in other ways differ in when they can leave again.
+/// Two jobs that save their work in other ways, or have other windows, differ in when they can leave again.
 fn class_key<'a>(policy: &Policy, spec: &'a JobSpec) -> ClassKey<'a> {
     let least = if spec.can_save() { policy.least_stay(spec) } else { Span(u64::MAX) };
     let leaves = [least, policy.notice(spec)];
-    (spec.priority, spec.preemptible, &spec.queue, gang_key(spec), spec.time_limit, leaves)
+    (spec.priority, spec.preemptible, &spec.queue, gang_key(spec), spec.time_limit, leaves, &spec.windows)
 }
 
 impl<'a> Session<'a> {
@@ -229,6 +236,8 @@ impl<'a> Session<'a> {
             searches: 0,
             picky: false,
             again: false,
+            unwelcome: BTreeSet::new(),
+            closings: cluster.nodes.iter().any(|node| !node.maintenance.is_empty() || !node.accepts(false, now)),
             pool: None,
             offers: Vec::new(),
             later: None,
@@ -250,6 +259,20 @@ impl<'a> Session<'a> {
                 let assumed = self.cluster.policy.assumed_time;
                 ((from + assumed).max(self.now + assumed.min(self.now.since(from))).max(self.now + Span(1)), true)
             }
+        }
+    }
+
+    /// As [`Session::expected_end`] of one that starts at `from`, where its window may end sooner.
+    fn end_of_start(&self, job: &Job, from: Time) -> (Time, bool) {
+        self.end_on(job, (from, from), std::iter::empty())
+    }
+
+    /// The end where it was placed and runs from a moment on: its window may end before, or maintenance come.
+    fn end_on(&self, job: &Job, (placed, from): (Time, Time), nodes: impl Iterator<Item = NodeId>) -> (Time, bool) {
+        let (end, assumed) = self.expected_end(job, from);
+        match self.cluster.gone_by(job, (placed, from), nodes) {
+            Some(by) if by < end => (by.max(self.now + Span(1)), false),
+            _ => (end, assumed),
         }
     }
 
@@ -296,12 +319,12 @@ impl<'a> Session<'a> {
 
     /// Gates that have nothing to do with devices.
     fn closed_gate(&self, unit: &Unit<'a>) -> Option<Blocker> {
-        let closed = unit.iter().find_map(|job| order::closed_gate(&self.groups, job, self.now));
+        let closed = unit.iter().find_map(|job| order::closed_gate(self, job));
         closed.or_else(|| self.over_limit(unit)).or_else(|| self.over_budget(unit))
     }
 
     fn is_open(&self, job: &Job) -> bool {
-        order::closed_gate(&self.groups, job, self.now).is_none()
+        order::closed_gate(self, job).is_none()
     }
 
     /// What the unit asks for; a claim is charged already.
@@ -377,7 +400,14 @@ impl<'a> Session<'a> {
 
     /// Places every job of the unit, or none.
     pub fn place_unit(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
-        place_together(&mut self.draft, &self.tree, unit, Pick::Accepting(self.now))
+        self.place_unit_at(unit, self.now)
+    }
+
+    /// As if it started at `at`.
+    pub fn place_unit_at(&mut self, unit: &Unit<'a>, at: Time) -> Result<Vec<Vec<Place>>, Miss> {
+        let now = self.now;
+        let pick = if at > now && self.closings { Pick::Opening { now, at } } else { Pick::Accepting(now) };
+        place_together(&mut self.draft, &self.tree, unit, pick)
     }
 
     fn start(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) {
@@ -414,7 +444,7 @@ impl<'a> Session<'a> {
             // What starts now also moves the shares, and with them who goes first among those who wait.
             let stale = turns.shared || self.picky || !self.reserved.is_empty() || self.gives_rights();
             let moved = self.steps.len() > steps && stale && self.draft.work <= self.cluster.policy.budget;
-            if !self.again && !moved {
+            if !self.again && !moved && !self.sends_guests_home(units) {
                 return;
             }
         }

@@ -1,11 +1,12 @@
 //! The order of service, and the gates that close a job off whatever is free.
 use super::elastic::Asking;
-use super::{Unit, attained};
+use super::{Session, Unit, attained};
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Step};
 use crate::model::ids::JobId;
 use crate::model::job::{Job, JobState};
 use crate::model::time::Time;
+use crate::model::window::first_open;
 use std::collections::BTreeMap;
 
 /// Pending jobs, and gangs that want to grow, in the order of service; the jobs of a group stand together at the place of
@@ -40,7 +41,8 @@ pub fn job_of(step: &Step) -> Option<JobId> {
 }
 
 /// The first gate that is closed for this job and has nothing to do with devices.
-pub fn closed_gate(groups: &Groups<'_>, job: &Job, now: Time) -> Option<Blocker> {
+pub fn closed_gate(session: &Session<'_>, job: &Job) -> Option<Blocker> {
+    let now = session.now;
     if let Some(by) = &job.held_by {
         return Some(Blocker::Held { by: by.clone() });
     }
@@ -53,7 +55,14 @@ pub fn closed_gate(groups: &Groups<'_>, job: &Job, now: Time) -> Option<Blocker>
     if job.not_before > now {
         return Some(Blocker::Backoff { until: job.not_before, last: job.note.clone() });
     }
-    incomplete_group(groups, job)
+    closed_windows(session, job).or_else(|| incomplete_group(&session.groups, job))
+}
+
+/// A window that ends too soon for the job, or before it could do anything useful, is closed to it.
+fn closed_windows(session: &Session<'_>, job: &Job) -> Option<Blocker> {
+    let enough = |from: Time, until: Time| session.cluster.policy.fits_before(&job.spec, from, until);
+    let opens = first_open(&job.spec.windows, session.now, enough);
+    (opens != Some(session.now)).then(|| Blocker::Window { opens: opens.unwrap_or(Time::NEVER) })
 }
 
 /// A group starts only when all of its jobs are there and none is still leaving; once it has run, what is left of it

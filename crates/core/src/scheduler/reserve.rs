@@ -5,7 +5,7 @@
 //! themselves until they are expected to end, so a later one can be pessimistic but never in the way.
 use super::book::{Amounts, amounts_of, held_by, less_freed};
 use super::place::Miss;
-use super::{Held, Session, Unit};
+use super::{Held, Session, Unit, calendar};
 use crate::model::amounts::Resources;
 use crate::model::attained;
 use crate::model::decision::Reservation;
@@ -95,8 +95,8 @@ impl<'a> Session<'a> {
 
     /// How long the unit would stay if it started now.
     pub fn stay(&self, unit: &Unit<'a>) -> Stay {
-        let ends =
-            unit.iter().map(|job| self.expected_end(job, self.now + self.splitting(job) + self.leaving_first(job)).0);
+        let from = |job: &Job| self.now + self.splitting(job) + self.leaving_first(job);
+        let ends = unit.iter().map(|job| self.end_of_start(job, from(job)).0);
         let end = ends.max().unwrap_or(Time::NEVER);
         Stay { end, endless: unit.iter().any(|job| job.spec.time_limit.is_none()) }
     }
@@ -124,8 +124,8 @@ impl<'a> Session<'a> {
         self.reserved.iter().find(|one| self.keeps_from(one, unit, stay))
     }
 
-    /// All of P0 and P1 by their own class, since waiting raises the order of everybody in the end; who waited beyond the
-    /// bound; and the first of the others. Only while the decision has work units to spare.
+    /// All of P0 and P1 by their own class, since waiting raises the order of everybody in the end; who has a deadline that
+    /// can be met; who waited beyond the bound; and the first of the others. Only while the decision has work units to spare.
     fn gets_reservation(&self, unit: &Unit<'a>) -> bool {
         let policy = &self.cluster.policy;
         let others = self.reserved.iter().filter(|one| !one.urgent).count();
@@ -133,7 +133,8 @@ impl<'a> Session<'a> {
     }
 
     fn is_urgent(&self, unit: &Unit<'a>) -> bool {
-        unit.iter().any(|job| job.spec.priority <= Priority::P1)
+        let due = |job: &Job| job.spec.latest_start().is_some_and(|latest| latest >= self.now);
+        unit.iter().any(|job| job.spec.priority <= Priority::P1 || due(job))
             || (self.is_promoted(unit) && !self.follows_a_peer(unit))
     }
 
@@ -163,17 +164,37 @@ impl<'a> Session<'a> {
         let ends = self.ends.iter().enumerate().filter(|(_, held)| known(held));
         let mut ends: Vec<(Time, usize)> = ends.map(|(index, held)| (held.end_for(unit), index)).collect();
         ends.sort_unstable();
-        let mut times: Vec<Time> = ends.iter().map(|(end, _)| *end).collect();
-        times.extend(self.reserved.iter().map(|reserved| reserved.end));
-        times.sort_unstable();
-        times.dedup();
-        let (start, places) = self.first_fit(unit, &ends, &times[times.partition_point(|time| *time < from)..])?;
-        self.record(unit, start, places);
-        Some(start)
+        let times = self.times(unit, &ends);
+        let mut rest = &times[times.partition_point(|time| *time < from)..];
+        let closings = if self.closings { calendar::closings(self.cluster, unit) } else { Vec::new() };
+        for closes in closings.into_iter().chain([Time::NEVER]) {
+            let (before, after) = rest.split_at(rest.partition_point(|time| *time <= closes));
+            if let Some((start, places)) = self.first_fit(unit, &ends, before) {
+                self.record(unit, start, places);
+                return Some(start);
+            }
+            rest = after;
+        }
+        None
     }
 
-    /// More is free the later it is, so the first time that suffices can be bisected. What has ended by a time that does
-    /// not suffice stays off the draft for the later ones.
+    /// The moments at which more may be free than before, moved to where the unit's windows are open.
+    fn times(&self, unit: &Unit<'a>, ends: &[(Time, usize)]) -> Vec<Time> {
+        let mut times: Vec<Time> = ends.iter().map(|(end, _)| *end).collect();
+        times.extend(self.reserved.iter().map(|reserved| reserved.end));
+        if self.closings {
+            times.extend(calendar::openings(self.cluster, self.now));
+        }
+        if unit.iter().any(|job| !job.spec.windows.is_empty()) {
+            times = times.into_iter().filter_map(|at| calendar::first_open_for(self.cluster, unit, at)).collect();
+        }
+        times.sort_unstable();
+        times.dedup();
+        times
+    }
+
+    /// Between two closings of nodes more is free the later it is, so the first time that suffices can be bisected. What has
+    /// ended by a time that does not suffice stays off the draft for the later ones.
     fn first_fit(
         &mut self,
         unit: &Unit<'a>,
@@ -225,7 +246,7 @@ impl<'a> Session<'a> {
                 self.draft.change(*node, |room| room.take_amount(*part, *amount));
             }
         }
-        let found = self.place_unit(unit).ok();
+        let found = self.place_unit_at(unit, at).ok();
         self.draft.undo_to(mark);
         found
     }
@@ -259,7 +280,7 @@ impl<'a> Session<'a> {
             let conditional = ending.iter().any(|held| held.assumed);
             let leaves_first = |held: &&&Held<'a>| held.places.iter().any(|place| meets(&places, place));
             let awaits: Vec<JobId> = ending.iter().filter(leaves_first).map(|held| held.job).take(NAMED).collect();
-            let end = self.expected_end(job, start + self.splitting(job)).0;
+            let end = self.end_of_start(job, start + self.splitting(job)).0;
             let reservation = Reservation { job: job.id, start, places, conditional, awaits };
             self.reserved.push(Reserved { reservation, freed, covered, end, urgent, promoted });
         }

@@ -34,6 +34,10 @@ impl<'a> Session<'a> {
     }
 
     fn shortfall(&mut self, spec: &'a JobSpec) -> Shortfall {
+        // Which nodes are open also depends on how long the job stays, where some will close.
+        if self.closings {
+            return self.count_shortfall(spec);
+        }
         let key = gang_key(spec);
         if let Some((_, lack)) = self.shortfalls.get(&key).filter(|(edition, _)| *edition == self.edition) {
             return lack.clone();
@@ -47,7 +51,7 @@ impl<'a> Session<'a> {
         let suited = self.cluster.nodes.iter().filter(|node| filter::suits(node, spec).is_ok());
         let (mut open, mut shut, mut shut_workers) = (Vec::new(), 0, 0u32);
         for node in suited {
-            if node.accepts(filter::yields(spec), self.now) {
+            if filter::accepts(self.cluster, node, spec, self.now, self.now).is_ok() {
                 open.push((node, self.draft.room(node.id)));
             } else {
                 shut += 1;

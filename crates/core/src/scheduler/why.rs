@@ -8,7 +8,7 @@ use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
 use super::turns::Turns;
-use super::{Session, Unit, order, uplinks, victims};
+use super::{Session, Unit, estimate, order, uplinks, victims};
 use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
@@ -17,7 +17,7 @@ use crate::model::job::{Job, JobSpec, JobState, Level};
 use crate::model::node::{HealthState, Node};
 use crate::model::queue::ancestry;
 use crate::model::time::{Time, rfc3339};
-use crate::model::wire::api::{Estimate, Gate, NodeCount, Why};
+use crate::model::wire::api::{Gate, NodeCount, Why};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ fn explain<'a>(mut session: Session<'a>, before: &[&Unit<'a>], unit: &Unit<'a>, 
         gates,
         nodes_total: session.cluster.listed_nodes().count() as u32,
         nodes,
-        estimate: estimate(&session, job),
+        estimate: estimate::of(&session, job),
         would_start_now: if starts { Vec::new() } else { would_start_now },
         satisfiable: never.is_none(),
         ..not_waiting(job)
@@ -149,7 +149,10 @@ fn explain<'a>(mut session: Session<'a>, before: &[&Unit<'a>], unit: &Unit<'a>, 
 fn competes(session: &Session<'_>, job: &Job) -> bool {
     use Blocker::*;
     let waits_for_itself = |blocker: &Blocker| {
-        matches!(blocker, Unsatisfiable { .. } | Held { .. } | Dependency { .. } | BeginTime { .. } | Backoff { .. })
+        matches!(
+            blocker,
+            Unsatisfiable { .. } | Held { .. } | Dependency { .. } | BeginTime { .. } | Backoff { .. } | Window { .. }
+        )
     };
     !session.blocked.get(&job.id).is_some_and(waits_for_itself)
 }
@@ -157,7 +160,7 @@ fn competes(session: &Session<'_>, job: &Job) -> bool {
 fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Option<&str>) -> Vec<Gate> {
     let gate = |gate: &str, passed: bool, text: String| Gate { gate: gate.to_string(), passed, text };
     let mut gates = Vec::new();
-    let closed = order::closed_gate(&session.groups, job, session.now);
+    let closed = order::closed_gate(session, job);
     gates.push(match &closed {
         Some(blocker) => gate("conditions", false, blocker.to_string()),
         None => gate("conditions", true, "not held, nothing to wait for, time to begin reached".to_string()),
@@ -222,7 +225,7 @@ fn count_nodes(session: &Session<'_>, spec: &JobSpec) -> Vec<NodeCount> {
 }
 
 fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
-    match filter::accepts(node, spec, session.now) {
+    match filter::accepts(session.cluster, node, spec, session.now, session.now) {
         Err(Against::Pool) => (1, format!("not in pool {}", spec.pool.as_deref().unwrap_or("?"))),
         Err(Against::GpuModel) => (2, format!("other GPU model ({})", model_of(node))),
         Err(Against::Vram) => (3, "GPUs with too little memory".to_string()),
@@ -230,6 +233,7 @@ fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
         Err(Against::Part) => (4, format!("GPUs that cannot give {}", spec.shape.gpu_words())),
         Err(Against::Labels) => (5, "labels do not match".to_string()),
         Err(Against::Health) => (6, out_because(node, session.now)),
+        Err(Against::Maintenance) => (6, "maintenance is planned before it could be through or have left".to_string()),
         Ok(()) => room_verdict(session, spec, node),
     }
 }
@@ -266,7 +270,7 @@ fn room_verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, Stri
 
 /// Changes to the request, each tried on the draft beside the reservations of those who go first.
 fn try_changes<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: bool) -> Vec<String> {
-    if unit.len() > 1 || order::closed_gate(&session.groups, job, session.now).is_some() {
+    if unit.len() > 1 || order::closed_gate(session, job).is_some() {
         return Vec::new();
     }
     let spec = &*job.spec;
@@ -343,15 +347,6 @@ fn shorter<'a>(session: &mut Session<'a>, unit: &Unit<'a>, spec: &JobSpec) -> Op
     let shorter = spec.time_limit.is_none_or(|limit| limit > room);
     let helps = fits_alone && !fits_beside && shorter && room.0 > 0;
     helps.then(|| format!("time: {room} or less fits before the reserved start of job {}", first.1))
-}
-
-fn estimate(session: &Session<'_>, job: &Job) -> Option<Estimate> {
-    let reservation = session.reserved.iter().map(|r| &r.reservation).find(|r| r.job == job.id)?;
-    let mut conditional_on = vec!["no job of a higher class comes first".to_string()];
-    if reservation.conditional {
-        conditional_on.push("jobs without a time limit end within the assumed time".to_string());
-    }
-    Some(Estimate { start: rfc3339(reservation.start), conditional_on })
 }
 
 fn preemption<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &Job, blocker: Option<&Blocker>) -> String {
@@ -471,6 +466,6 @@ fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
             let labels: Vec<String> = shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("no node that is suitable otherwise has the labels {}", labels.join(", "))
         }
-        Against::Health => return None,
+        Against::Health | Against::Maintenance => return None,
     })
 }

@@ -1,4 +1,5 @@
 //! What may happen: a kind and three numbers, read against the state of the moment.
+use ganger_core::lifecycle::Input;
 use ganger_core::lifecycle::input::QueueSpec;
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::budget::{Budget, Period};
@@ -11,7 +12,9 @@ use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::report::Report;
 use ganger_core::model::split::{PartAsk, ShareMode};
-use ganger_core::model::{AttemptNo, Cluster, JobId, Rank, Span, Time};
+use ganger_core::model::window::Window;
+use ganger_core::model::zone::Zone;
+use ganger_core::model::{AttemptNo, Cluster, JobId, NodeId, Rank, Span, Time};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +97,8 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
         retries: u32::from(c >> 8) % 3,
         after: if !jobs.is_empty() && rare(5, 20) { vec![after()] } else { Vec::new() },
         begin: rare(9, 30).then(|| now + Span::minutes(5)),
+        deadline: limit.filter(|_| (a ^ b).is_multiple_of(7)).map(|limit| now + limit + Span::minutes((b % 64).into())),
+        windows: if (a ^ c).is_multiple_of(7) { vec![window(now, b)] } else { Vec::new() },
         intermittent: part.is_some(),
         run: Default::default(),
     }
@@ -104,6 +109,22 @@ fn gang(workers: u32, by: u16) -> Gang {
     let (min, step) = (1 + u32::from(by >> 11) % workers, 1 + u32::from(by >> 14) % 2);
     let shrink = if (by >> 7) & 1 == 0 { Shrink::Restart } else { Shrink::InPlace };
     if (by >> 9) & 3 == 0 { Gang { min, step, shrink, ..Gang::rigid(workers) } } else { Gang::rigid(workers) }
+}
+
+/// Around this time of day; long enough for any limit, or too short for most.
+fn window(now: Time, by: u16) -> Window {
+    let minute = (now.0 / 60_000 % 1_440) as u16;
+    let from_min = (minute + 1_440 - 40 + pick(&[0, 20, 40, 60], by >> 2)) % 1_440;
+    let until_min = (from_min + pick(&[30, 50, 70, 600], by >> 5)) % 1_440;
+    Window { days: 0x7f, from_min, until_min, zone: Zone::default() }
+}
+
+/// Planned maintenance: soon or later, short or until somebody ends it.
+pub fn maintenance(event: Event, node: NodeId, now: Time) -> Input {
+    let from = now + Span::minutes(pick(&[0, 1, 10, 45, 120], event.b));
+    let lasts = pick(&[Some(5), Some(30), Some(120), None], event.c);
+    let until = lasts.map_or(Time::NEVER, |minutes| from + Span::minutes(minutes));
+    Input::Maintain { node, from, until, by: "ops".to_string() }
 }
 
 fn pick2<T: Clone>(from: &[T], by: u16) -> T {

@@ -112,6 +112,7 @@ impl World {
             }
             45 => self.input(Input::NodeLost { node: self.node(a), cause: "power".to_string() }),
             46..=47 => self.input(Input::Recover { node: self.node(a), by: by() }),
+            48 if b % 2 == 0 => self.input(events::maintenance(event, self.node(a), self.lab.now)),
             48 => self.input(Input::Drain { node: self.node(a), by: by() }),
             49 => self.input(Input::Cordon { node: self.node(a), by: by() }),
             50..=51 => self.input(Input::Uncordon { node: self.node(a), by: by() }),

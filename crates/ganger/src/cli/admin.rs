@@ -32,6 +32,21 @@ pub struct OneNode {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "What saves is told in time; what is left at that moment is asked to leave then. `ganger uncordon` \
+strikes what is planned."
+)]
+pub struct Drain {
+    pub node: String,
+    /// When maintenance begins, such as 2026-12-01T08:00:00Z; without it now.
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    /// How long it lasts, such as 2h; then the node takes work again by itself.
+    #[arg(long = "for", value_name = "TIME", requires = "at")]
+    pub lasts: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct Quarantine {
     pub node: String,
     /// Why, for those who come after.

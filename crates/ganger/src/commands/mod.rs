@@ -93,7 +93,7 @@ async fn ask(api: &Api, command: Verb, look: &Look) -> Result<(), Failure> {
         Verb::Exec(args) => interact::exec(api, args).await,
         Verb::Nodes(args) => nodes::list(api, &args.nodes, look).await,
         Verb::Topo(args) => topo::online(api, args.node.as_deref(), look).await,
-        Verb::Drain(args) => nodes::change(api, &args.node, "drain", look).await,
+        Verb::Drain(args) => nodes::drain(api, args, look).await,
         Verb::Cordon(args) => nodes::change(api, &args.node, "cordon", look).await,
         Verb::Uncordon(args) => nodes::change(api, &args.node, "uncordon", look).await,
         Verb::Forget(args) => nodes::change(api, &args.node, "forget", look).await,

@@ -1,9 +1,9 @@
 //! Commands that look at nodes or change them.
-use crate::cli::Quarantine;
+use crate::cli::{Drain, Quarantine};
 use crate::client::{Api, empty};
 use crate::failure::Failure;
 use crate::output::{Look, emit, json::json, table};
-use ganger_core::model::wire::api::{NodeView, QuarantineRequest};
+use ganger_core::model::wire::api::{DrainRequest, NodeView, QuarantineRequest};
 
 pub async fn list(api: &Api, names: &[String], look: &Look) -> Result<(), Failure> {
     let nodes = if names.is_empty() {
@@ -24,6 +24,12 @@ fn print(nodes: &[NodeView], look: &Look) -> Result<(), Failure> {
 
 pub async fn change(api: &Api, node: &str, verb: &str, look: &Look) -> Result<(), Failure> {
     let view = api.change_node(node, verb, &empty()).await?;
+    print_one(view, look)
+}
+
+pub async fn drain(api: &Api, args: Drain, look: &Look) -> Result<(), Failure> {
+    let request = DrainRequest { at: args.at, lasts: args.lasts };
+    let view = api.change_node(&args.node, "drain", &request).await?;
     print_one(view, look)
 }
 

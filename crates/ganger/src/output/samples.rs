@@ -159,6 +159,7 @@ pub fn nodes() -> Vec<NodeView> {
         owners: [(0, 7), (1, 7), (2, 7), (3, 7), (4, 9)].into(),
         last_heard: at("09:03:10"),
         jobs: vec![7, 9],
+        maintenance: Vec::new(),
     };
     let lost = NodeView {
         name: "n1".into(),
@@ -173,6 +174,7 @@ pub fn nodes() -> Vec<NodeView> {
         owners: [].into(),
         last_heard: at("09:01:00"),
         jobs: vec![],
+        maintenance: Vec::new(),
         ..ready.clone()
     };
     vec![ready, lost]

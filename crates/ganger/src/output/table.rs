@@ -79,6 +79,19 @@ pub fn node_list(nodes: &[String]) -> String {
     }
 }
 
+/// A cordon or drain is a person's doing; the cause is that of the health. A node in order tells what is planned for it.
+fn node_note(node: &NodeView, look: &Look) -> String {
+    let of_health = [node.health.to_string().as_str(), "cooling down"].contains(&node.state.as_str());
+    match node.maintenance.first() {
+        Some(next) => match &next.until {
+            Some(until) => format!("maintenance {} to {until}", next.from),
+            None => format!("maintenance from {}", next.from),
+        },
+        None if node.state == "ready" || !of_health => String::new(),
+        None => shorten(&node.health_cause, look.width / 2),
+    }
+}
+
 pub fn nodes(nodes: &[NodeView], look: &Look) -> String {
     let header =
         ["NODE", "STATE", "FOR", "PROFILE", "LEAF", "POOL", "GPUS", "CPUS", "MEMORY", "JOBS", "HEARD", "CAUSE"];
@@ -95,14 +108,7 @@ pub fn nodes(nodes: &[NodeView], look: &Look) -> String {
             format!("{}/{}", HumanBytes(node.used.memory_bytes), HumanBytes(node.capacity.memory_bytes)),
             if node.jobs.is_empty() { "-".to_string() } else { ids(&node.jobs) },
             age(&node.last_heard, look.now_ms),
-            // A cordon or drain is a person's doing; the cause is that of the health.
-            if node.state == "ready"
-                || ![node.health.to_string().as_str(), "cooling down"].contains(&node.state.as_str())
-            {
-                String::new()
-            } else {
-                shorten(&node.health_cause, look.width / 2)
-            },
+            node_note(node, look),
         ]
     };
     render(look, &header, nodes.iter().map(row).collect())

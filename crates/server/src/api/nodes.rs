@@ -4,9 +4,10 @@ use crate::auth::{AdminCaller, Caller};
 use axum::Json;
 use axum::extract::{Path, State};
 use ganger_core::lifecycle::input::Input;
-use ganger_core::model::Node;
 use ganger_core::model::ids::NodeId;
-use ganger_core::model::wire::api::{ApiError, NodeView, QuarantineRequest};
+use ganger_core::model::wire::api::{ApiError, DrainRequest, NodeView, QuarantineRequest};
+use ganger_core::model::wire::job::parse_rfc3339;
+use ganger_core::model::{Node, Span, Time};
 
 /// All nodes by name, but those that were forgotten.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes",
@@ -29,15 +30,36 @@ pub(super) async fn get_node(
     Ok(Json(views::node_view(find::node(&view, &node)?, &view.cluster)))
 }
 
-/// Nothing new starts there; its gangs are asked to save and move.
+/// Nothing new starts there; its gangs are asked to save and move: at once, or in time for maintenance.
 #[utoipa::path(post, path = "/v1/nodes/{node}/drain", tag = "nodes", params(("node" = String, Path)),
+    request_body = DrainRequest,
     responses((status = 200, body = NodeView), (status = "default", body = ApiError)))]
 pub(super) async fn drain_node(
     app: State<App>,
     caller: AdminCaller,
     node: Path<String>,
+    JsonBody(request): JsonBody<Option<DrainRequest>>,
 ) -> Result<Json<NodeView>, Problem> {
-    act(app, caller, node, |node, by| Input::Drain { node, by }).await
+    match maintenance(request.unwrap_or_default())? {
+        None => act(app, caller, node, |node, by| Input::Drain { node, by }).await,
+        Some((from, until)) => act(app, caller, node, |node, by| Input::Maintain { node, from, until, by }).await,
+    }
+}
+
+/// From when until when; `None`: from now on.
+fn maintenance(request: DrainRequest) -> Result<Option<(Time, Time)>, Problem> {
+    let bad = |why: String| Problem::bad_request("bad_request", why);
+    let Some(at) = request.at else {
+        return match request.lasts {
+            None => Ok(None),
+            Some(_) => Err(bad("for: it needs `at`, the moment at which maintenance begins".to_string())),
+        };
+    };
+    let unread = || bad(format!("at: cannot read {at:?} as a moment; write it like 2026-12-01T08:00:00Z"));
+    let from = parse_rfc3339(&at).ok_or_else(unread)?;
+    let lasts =
+        request.lasts.map(|text| Span::parse(&text).map_err(|error| bad(format!("for: {error}")))).transpose()?;
+    Ok(Some((from, lasts.map_or(Time::NEVER, |lasts| from + lasts))))
 }
 
 /// Nothing new starts there; what runs goes on.

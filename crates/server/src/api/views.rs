@@ -5,11 +5,11 @@ use ganger_core::model::amounts::Resources;
 use ganger_core::model::decision::Reason;
 use ganger_core::model::ids::{JobId, NodeId};
 use ganger_core::model::job::{Attempt, Checkpoint, Job, JobState, Worker, WorkerPhase};
-use ganger_core::model::node::{Device, HealthState, Node};
+use ganger_core::model::node::{Device, HealthState, Maintenance, Node};
 use ganger_core::model::queue::{Queue, ancestry};
 use ganger_core::model::time::rfc3339;
 use ganger_core::model::wire::api::{
-    BudgetView, CheckpointView, EventView, JobDetail, JobView, NodeView, QueueView, RankView, Status,
+    BudgetView, CheckpointView, EventView, JobDetail, JobView, MaintenanceView, NodeView, QueueView, RankView, Status,
 };
 use ganger_core::model::{Cluster, Time};
 use ganger_core::scheduler::fragment::fragmentation;
@@ -119,6 +119,11 @@ fn past_rank_view(rank: u32, node: NodeId, cluster: &Cluster) -> RankView {
     RankView { rank, node, gpus: Vec::new(), slice: None, cpus: String::new(), nics: Vec::new(), phase, exit: None }
 }
 
+fn maintenance_view(one: &Maintenance) -> MaintenanceView {
+    let until = (one.until < Time::NEVER).then(|| rfc3339(one.until));
+    MaintenanceView { from: rfc3339(one.from), until, by: one.by.clone() }
+}
+
 pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
     let leaf = &cluster.fabric.leaves[node.leaf.index()];
     let mut jobs: Vec<u64> = node.tenants.iter().map(|(JobId(id), _)| *id).collect();
@@ -148,6 +153,7 @@ pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
         devices: node.devices.iter().map(device_letter).collect(),
         owners: node.devices.iter().enumerate().filter_map(owner).collect(),
         last_heard: rfc3339(node.last_heard),
+        maintenance: node.maintenance.iter().map(maintenance_view).collect(),
         jobs,
     }
 }

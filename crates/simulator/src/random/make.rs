@@ -168,6 +168,8 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
         after: Vec::new(),
         begin: None,
         intermittent: false,
+        deadline: None,
+        windows: Vec::new(),
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
         name,
     };

@@ -15,6 +15,8 @@ use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Gr
 use ganger_core::model::queue::ancestry;
 use ganger_core::model::report::Report;
 use ganger_core::model::time::Span;
+use ganger_core::model::window::Window;
+use ganger_core::model::zone::Zone;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -150,8 +152,9 @@ impl Storm {
             61..67 => self.on_node("recover", node, World::recover),
             67..72 => self.on_node("cut", node, World::cut),
             72..79 => self.on_node("heal", node, World::heal),
-            79..82 => self.on_node("drain", node, World::drain),
-            82..86 => self.on_node("uncordon", node, World::uncordon),
+            79..81 => self.on_node("drain", node, World::drain),
+            81..83 => self.maintain(node),
+            83..86 => self.on_node("uncordon", node, World::uncordon),
             86..88 => self.on_node("refuse-launch", node, |world, node| world.set_refusing(node, true)),
             88..92 => self.on_node("accept-launch", node, |world, node| world.set_refusing(node, false)),
             92..97 => self.late_report(node),
@@ -183,10 +186,28 @@ impl Storm {
         }
     }
 
+    fn maintain(&mut self, node: NodeId) {
+        let from = self.world.now() + Span::seconds(self.choice.below(4 * 3_600));
+        let lasts = Span::seconds(self.choice.between(60, 2 * 3_600));
+        let input = Input::Maintain { node, from, until: from + lasts, by: OPERATOR.to_string() };
+        self.world.note("statement", format!("{input:?}"));
+        if let Err(why) = self.world.ask(input) {
+            self.world.note("refused", why.to_string());
+        }
+    }
+
     /// Some jobs wait for others, also for such as have ended, or for a time.
     fn delay(&mut self, spec: &mut JobSpec) {
         if self.jobs.one_in(8) {
             spec.begin = Some(self.world.now() + Span::seconds(self.jobs.below(2 * 3_600)));
+        }
+        if let Some(limit) = spec.time_limit.filter(|_| self.jobs.one_in(6)) {
+            spec.deadline = Some(self.world.now() + limit + Span::seconds(self.jobs.below(3 * 3_600)));
+        }
+        if self.jobs.one_in(6) {
+            let from_min = self.jobs.below(1_440) as u16;
+            let until_min = (from_min + self.jobs.between(30, 1_200) as u16) % 1_440;
+            spec.windows = vec![Window { days: 0x7f, from_min, until_min, zone: Zone::default() }];
         }
         while self.submitted > 0 && self.jobs.one_in(6) {
             let job = JobId(1 + self.jobs.below(self.submitted as u64));
@@ -298,8 +319,14 @@ impl Storm {
         let at_ms = self.world.now().0;
         let hopeless = |id: &JobId| {
             let reason = cluster.blocked.get(id).map(|blocker| blocker.reason());
-            let never =
-                [Reason::Unsatisfiable, Reason::QueueLimit, Reason::Budget, Reason::NodeFilter, Reason::Dependency];
+            let never = [
+                Reason::Unsatisfiable,
+                Reason::QueueLimit,
+                Reason::Budget,
+                Reason::NodeFilter,
+                Reason::Dependency,
+                Reason::Window,
+            ];
             reason.is_some_and(|reason| never.contains(&reason))
         };
         // What a budget stops in every period, before it could save, runs for ever.

@@ -8,7 +8,7 @@ use ganger_core::model::ids::JobId;
 use ganger_core::model::job::{
     CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, JobState, RunSpec, Shape, TopologyWish,
 };
-use ganger_core::model::time::Span;
+use ganger_core::model::time::{Span, Time};
 
 /// How often a run may fail by itself; in a scenario none does.
 const RETRIES: u32 = 3;
@@ -152,13 +152,21 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
         },
         retries: RETRIES,
         after: submit.after.iter().map(|(kind, name)| dependency(world, kind, name)).collect(),
-        begin: submit.begin.as_ref().and_then(|begin| match begin {
-            Begin::At(time) => Some(*time),
-            Begin::Clock(_) => None,
+        begin: submit.begin.as_ref().map(|begin| match begin {
+            Begin::At(time) => *time,
+            Begin::Clock(of_day) => next_time_of_day(world.now(), *of_day),
         }),
         intermittent: submit.intermittent,
+        deadline: submit.deadline,
+        windows: submit.windows.clone(),
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
     }
+}
+
+fn next_time_of_day(now: Time, of_day: Span) -> Time {
+    let day = Span::hours(24);
+    let today = Time(now.0 / day.0 * day.0) + of_day;
+    if today < now { today + day } else { today }
 }
 
 /// Without `min` the gang keeps all its workers; with it, it gives up as few as others need, in steps of one unless

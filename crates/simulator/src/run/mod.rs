@@ -65,6 +65,12 @@ impl Runner {
             Action::Submit(submit) => self.submit(step, submit),
             Action::Node { verb, node } => self.node(step.line, *verb, node),
             Action::Job { verb, job } => self.job(step, *verb, job),
+            Action::Maintain { node, from, lasts } => {
+                let until = lasts.map_or(Time::NEVER, |lasts| *from + lasts);
+                let (node, from) = (self.node_id(step.line, node)?, *from);
+                let input = Input::Maintain { node, from, until, by: OPERATOR.to_string() };
+                self.world.ask(input).map_err(|why| refused(step, why))
+            }
             Action::RestartControl => {
                 self.world.restart_control();
                 Ok(())

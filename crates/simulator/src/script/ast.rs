@@ -7,6 +7,7 @@ use ganger_core::model::machine::Machine;
 use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::split::PartAsk;
 use ganger_core::model::time::{Span, Time};
+use ganger_core::model::window::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -88,12 +89,35 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     Submit(Box<Submit>),
-    Node { verb: NodeVerb, node: String },
-    Job { verb: JobVerb, job: String },
-    Xid { node: String, gpu: u32, code: u32 },
-    Pcie { node: String, gpu: u32, lanes: u32 },
+    Node {
+        verb: NodeVerb,
+        node: String,
+    },
+    Job {
+        verb: JobVerb,
+        job: String,
+    },
+    /// `drain NODE at=T for=D`
+    Maintain {
+        node: String,
+        from: Time,
+        lasts: Option<Span>,
+    },
+    Xid {
+        node: String,
+        gpu: u32,
+        code: u32,
+    },
+    Pcie {
+        node: String,
+        gpu: u32,
+        lanes: u32,
+    },
     RestartControl,
-    Resize { job: String, workers: u32 },
+    Resize {
+        job: String,
+        workers: u32,
+    },
     Expect(Expectation),
 }
 
@@ -120,8 +144,8 @@ pub enum JobVerb {
 pub enum Begin {
     /// Since 0s.
     At(Time),
-    /// A time of day.
-    Clock(String),
+    /// The next moment at which it is so long after midnight, in UTC.
+    Clock(Span),
 }
 
 /// `at T submit NAME …`
@@ -166,7 +190,7 @@ pub struct Submit {
     pub begin: Option<Begin>,
     pub deadline: Option<Time>,
     pub pool: Option<String>,
-    pub windows: Vec<String>,
+    pub windows: Vec<Window>,
 }
 
 /// `expect …`, all of whose checks must hold.

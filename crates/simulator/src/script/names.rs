@@ -26,9 +26,10 @@ impl Known {
     fn step(&mut self, step: &Step) -> Result<(), ScriptError> {
         match &step.action {
             Action::Submit(submit) => self.submit(step.line, submit),
-            Action::Node { node, .. } | Action::Xid { node, .. } | Action::Pcie { node, .. } => {
-                self.node(step.line, node)
-            }
+            Action::Node { node, .. }
+            | Action::Maintain { node, .. }
+            | Action::Xid { node, .. }
+            | Action::Pcie { node, .. } => self.node(step.line, node),
             Action::Job { job, .. } | Action::Resize { job, .. } => self.job(step.line, job),
             Action::Expect(expectation) => self.expectation(expectation),
             Action::RestartControl => Ok(()),

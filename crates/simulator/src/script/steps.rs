@@ -35,6 +35,7 @@ pub fn action(script: &Script, line: u32, text: &str, words: &[Word]) -> Result<
         "expect" => expect::expectation(script, line, text.to_string(), rest).map(Action::Expect),
         "fail" => node(line, NodeVerb::Fail, rest),
         "recover" => node(line, NodeVerb::Recover, rest),
+        "drain" if rest.len() > 1 => maintain(line, rest),
         "drain" => node(line, NodeVerb::Drain, rest),
         "uncordon" => node(line, NodeVerb::Uncordon, rest),
         "cut" => node(line, NodeVerb::Cut, rest),
@@ -56,6 +57,14 @@ fn node(line: u32, verb: NodeVerb, words: &[Word]) -> Result<Action, ScriptError
     let node = bare(line, words, "the node", "at 20s fail n0")?.to_string();
     no_more(line, &words[1..], "this statement")?;
     Ok(Action::Node { verb, node })
+}
+
+fn maintain(line: u32, words: &[Word]) -> Result<Action, ScriptError> {
+    let example = "at 1h drain n0 at=4h for=2h";
+    let node = bare(line, words, "the node", example)?.to_string();
+    let keys = Keys::read(line, "drain", &words[1..], &["at", "for"])?;
+    let from = keys.time("at")?.ok_or_else(|| ScriptError::missing(line, "at=T", example))?;
+    Ok(Action::Maintain { node, from, lasts: keys.span("for")? })
 }
 
 fn job(line: u32, verb: JobVerb, words: &[Word]) -> Result<Action, ScriptError> {

@@ -9,6 +9,7 @@ use ganger_core::model::job::{DependencyKind, Level, Priority, Shrink};
 use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::{Span, Time};
+use ganger_core::model::window::{Window, clock};
 
 const KEYS: [&str; 37] = [
     "workers",
@@ -181,29 +182,17 @@ fn after(value: &str) -> Result<Vec<(DependencyKind, String)>, &'static str> {
 fn begin(value: &str) -> Result<Begin, String> {
     match Span::parse(value) {
         Ok(span) => Ok(Begin::At(Time(span.0))),
-        Err(_) if is_clock(value) => Ok(Begin::Clock(value.to_string())),
-        Err(why) => Err(format!("{why}, or as a time of day like 22:00")),
+        Err(why) => match clock(value).filter(|minutes| *minutes < 1_440) {
+            Some(minutes) => Ok(Begin::Clock(Span::minutes(minutes.into()))),
+            None => Err(format!("{why}, or as a time of day like 22:00")),
+        },
     }
 }
 
-/// `HH:MM`
-fn is_clock(text: &str) -> bool {
-    let number = |part: &str, below: u32| part.len() == 2 && part.parse::<u32>().is_ok_and(|n| n < below);
-    text.split_once(':').is_some_and(|(hours, minutes)| number(hours, 25) && number(minutes, 60))
-}
+/// 0s is a Monday, and the core's own zero a Thursday.
+const FROM_THURSDAY: u32 = 3;
 
 /// Comma-separated windows, each `[DAYS ]HH:MM-HH:MM[ ZONE]`.
-fn windows(value: &str) -> Result<Vec<String>, String> {
-    let is_window = |window: &str| {
-        let ranges = window
-            .split_whitespace()
-            .filter(|word| word.split_once('-').is_some_and(|(from, to)| is_clock(from) && is_clock(to)));
-        ranges.count() == 1
-    };
-    let wrong = |window: &str| format!("the window {window:?} is not like \"22:00-06:00 Europe/Berlin\"");
-    value
-        .split(',')
-        .map(str::trim)
-        .map(|window| if is_window(window) { Ok(window.to_string()) } else { Err(wrong(window)) })
-        .collect()
+fn windows(value: &str) -> Result<Vec<Window>, String> {
+    value.split(',').map(|text| Window::parse(text).map(|window| window.days_later(FROM_THURSDAY))).collect()
 }

@@ -5,6 +5,8 @@ use ganger_core::model::ids::NodeId;
 use ganger_core::model::job::{Attempt, AttemptPhase, Job, WorkerPhase};
 use ganger_core::model::node::HealthState;
 use ganger_core::model::time::Time;
+use ganger_core::scheduler::decide;
+use std::collections::BTreeSet;
 
 impl World {
     /// Runs until nothing can change any more, at latest until `until`.
@@ -22,6 +24,18 @@ impl World {
             || !self.cluster.claims.is_empty()
             || self.cluster.jobs.values().any(|job| self.job_can_change(job))
             || (0..self.cluster.nodes.len()).any(|index| self.node_can_change(NodeId(index as u32)))
+            || self.windows_help()
+    }
+
+    /// Whether the next opening of a window lets anybody start. Not what opens day after day for one that would be kept
+    /// out by something else.
+    fn windows_help(&self) -> bool {
+        let opening = |blocker: &Blocker| match blocker {
+            Blocker::Window { opens } if *opens < Time::NEVER => Some(*opens),
+            _ => None,
+        };
+        let openings: BTreeSet<Time> = self.cluster.blocked.values().filter_map(opening).collect();
+        openings.into_iter().any(|at| !decide(&self.cluster, at.max(self.now)).steps.is_empty())
     }
 
     fn job_can_change(&self, job: &Job) -> bool {
@@ -30,7 +44,10 @@ impl World {
             return true;
         }
         match job.attempt.as_ref().map(|attempt| &attempt.phase) {
-            None => job.not_before > now || job.spec.begin.is_some_and(|begin| begin > now) || self.is_paid_later(job),
+            None => {
+                let begins = job.spec.begin.is_some_and(|begin| begin > now);
+                job.not_before > now || begins || self.is_paid_later(job)
+            }
             Some(AttemptPhase::Preparing { deadline } | AttemptPhase::Going { deadline }) => *deadline > now,
             Some(AttemptPhase::Running { since }) => job.spec.time_limit.is_some_and(|limit| *since + limit > now),
             Some(AttemptPhase::Stopping(stop)) => stop.deadline + self.cluster.policy.stop_margin > now,
@@ -57,6 +74,7 @@ impl World {
         let lease_runs = node.revoked_at.unwrap_or(node.last_heard) + self.cluster.policy.lease > now;
         let silent = !self.agents[id.index()].is_heard() || node.revoked_at.is_some();
         let trusted = !matches!(node.health.state, HealthState::Fenced | HealthState::Dead);
-        node.health.until.is_some_and(|until| until > now) || cools || (silent && trusted && lease_runs)
+        let maintained = node.maintenance.iter().any(|one| !one.begun || one.until < Time::NEVER);
+        node.health.until.is_some_and(|until| until > now) || maintained || cools || (silent && trusted && lease_runs)
     }
 }

@@ -159,6 +159,8 @@ pub enum StopWhy {
     Resized { workers: u32 },
     /// Its node is being drained.
     Drained { node: NodeId },
+    /// The window in which it may run ends.
+    WindowEnds,
     /// A person asked for another run.
     Requeued { by: String },
     /// A person took it out.
@@ -187,6 +189,7 @@ impl fmt::Display for StopWhy {
             StopWhy::Moved { claimant } => write!(f, "moved to make room for job {claimant}"),
             StopWhy::Resized { workers } => write!(f, "goes on with {}", count((*workers).into(), "worker")),
             StopWhy::Drained { node } => write!(f, "node {node} is being drained"),
+            StopWhy::WindowEnds => write!(f, "its window ends"),
             StopWhy::Requeued { by } => write!(f, "requeued by {by}"),
             StopWhy::Cancelled { by } => write!(f, "cancelled by {by}"),
             StopWhy::TimeLimit => write!(f, "time limit reached"),

@@ -3,6 +3,7 @@ use crate::model::amounts::{Resources, count};
 use crate::model::ids::JobId;
 use crate::model::split::PartAsk;
 use crate::model::time::{Span, Time};
+use crate::model::window::{Window, longest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -297,6 +298,12 @@ pub struct JobSpec {
     /// It has work only now and then: it may share a GPU in turns.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub intermittent: bool,
+    /// It should have ended by then; such a job states a time limit.
+    #[serde(default)]
+    pub deadline: Option<Time>,
+    /// It runs only while one of them is open; none: always.
+    #[serde(default)]
+    pub windows: Vec<Window>,
     pub run: RunSpec,
 }
 
@@ -326,6 +333,8 @@ impl JobSpec {
             after: Vec::new(),
             begin: None,
             intermittent: false,
+            deadline: None,
+            windows: Vec::new(),
             run: RunSpec::default(),
         }
     }
@@ -367,7 +376,26 @@ impl JobSpec {
         if self.checkpoint.grace > MAX_GRACE {
             return Err(("checkpoint.grace", format!("{} is longer than {MAX_GRACE}", self.checkpoint.grace)));
         }
+        if self.deadline.is_some() && self.time_limit.is_none() {
+            return Err(("deadline", "it needs a time limit, to know when the job has to start".to_string()));
+        }
+        self.fits_some_window()?;
         super::parts::check(self)
+    }
+
+    /// A job that cannot save has to fit into one stretch of windows, or it would wait for ever.
+    fn fits_some_window(&self) -> Result<(), (&'static str, String)> {
+        let open = longest(&self.windows);
+        match (self.windows.is_empty() || self.can_save(), self.time_limit) {
+            (true, _) => Ok(()),
+            (false, Some(limit)) if limit <= open => Ok(()),
+            (false, Some(limit)) => {
+                Err(("windows", format!("a job that does not save and takes up to {limit} fits into none of them")))
+            }
+            (false, None) => {
+                Err(("windows", "a job that does not save needs a time limit that fits into one of them".to_string()))
+            }
+        }
     }
 
     /// What the whole gang holds at full size.

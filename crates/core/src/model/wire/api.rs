@@ -14,7 +14,7 @@
 //! | `POST jobs/{job}/exec?rank=` ([`ExecRequest`], `Upgrade: ganger-stream`) · `POST jobs/{job}/attach` | a two-way stream |
 //! | `POST jobs/{job}/checkpoints` ([`CheckpointAnnounce`]) | `{}` |
 //! | `GET nodes`, `GET nodes/{node}` | `[NodeView]`, [`NodeView`] |
-//! | `POST nodes/{node}/drain`, `cordon`, `uncordon`, `recover`, `quarantine` ([`QuarantineRequest`]) | [`NodeView`] |
+//! | `POST nodes/{node}/drain` ([`DrainRequest`] or nothing), `cordon`, `uncordon`, `recover`, `quarantine` ([`QuarantineRequest`]) | [`NodeView`] |
 //! | `GET queues` · `POST queues` ([`super::cluster::QueuesFile`]) | `[QueueView]` |
 //! | `POST cluster` ([`super::cluster::ClusterFile`]) | `{}` |
 //! | `GET events?job=&node=&since=&follow=` | `[EventView]`; with `follow` newline-delimited JSON, streamed |
@@ -196,6 +196,9 @@ pub struct NodeView {
     pub owners: BTreeMap<u8, u64>,
     pub last_heard: String,
     pub jobs: Vec<u64>,
+    /// What is planned or has begun, the next first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maintenance: Vec<MaintenanceView>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -259,6 +262,27 @@ pub struct CheckpointAnnounce {
 #[serde(deny_unknown_fields)]
 pub struct ResizeRequest {
     pub workers: u32,
+}
+
+/// Without `at` the node is drained at once.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    /// When maintenance begins, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// How long it lasts, such as `2h`; without it until somebody says `uncordon`.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<String>,
+}
+
+/// A time in which a node is out of use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MaintenanceView {
+    pub from: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    pub by: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -89,6 +89,12 @@ pub struct JobFile {
     /// Not started before this moment, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<String>,
+    /// It should have ended by this moment, RFC 3339; needs `time`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// It runs only in these weekly windows, such as `Mon-Fri 22:00-06:00 Europe/Berlin`; UTC where no zone is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<String>,
     /// Absolute by the time that it reaches the server; the command line sends the directory it was called in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
@@ -120,12 +126,6 @@ pub struct JobFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub array: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub deadline: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub windows: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub budget: Option<Value>,

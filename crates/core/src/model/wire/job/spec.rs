@@ -8,6 +8,7 @@ use crate::model::job::{
     Shrink, TopologyWish,
 };
 use crate::model::time::{Span, Time};
+use crate::model::window::Window;
 use std::collections::BTreeMap;
 
 type Resolve<'a> = &'a dyn Fn(&str) -> Option<JobId>;
@@ -45,7 +46,12 @@ pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<Fiel
     let checkpoint = checkpoint(&mut found, file.checkpoint.as_ref());
     let retries = found.count("retries", file.retries, 0, 0, 1_000);
     let after = after(&mut found, &file.name, &file.after, resolve);
-    let begin = begin(&mut found, file.begin.as_deref());
+    let begin = moment(&mut found, "begin", file.begin.as_deref());
+    let deadline = moment(&mut found, "deadline", file.deadline.as_deref());
+    if deadline.is_some() && time_limit.is_none() {
+        found.add("deadline", "the job states no time limit", "add `time`, so that it is known when it has to start");
+    }
+    let windows = windows(&mut found, &file.windows);
     later(&mut found, &file);
     let (name, pool, preemptible) = (file.name.clone(), file.pool.clone(), file.preemptible);
     let intermittent = file.intermittent;
@@ -69,6 +75,8 @@ pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<Fiel
         after,
         begin,
         intermittent,
+        deadline,
+        windows,
         run,
     })
 }
@@ -79,8 +87,6 @@ fn later(found: &mut Findings, file: &JobFile) {
         ("image", &file.image),
         ("mounts", &file.mounts),
         ("array", &file.array),
-        ("deadline", &file.deadline),
-        ("windows", &file.windows),
         ("budget", &file.budget),
     ] {
         found.later(field, value);
@@ -294,13 +300,24 @@ fn after(found: &mut Findings, own: &str, entries: &[String], resolve: Resolve) 
     dependencies
 }
 
-fn begin(found: &mut Findings, text: Option<&str>) -> Option<Time> {
+fn moment(found: &mut Findings, field: &str, text: Option<&str>) -> Option<Time> {
     let text = text?;
     let moment = parse_rfc3339(text);
     if moment.is_none() {
-        found.add("begin", format!("cannot read {text:?} as a moment"), "write it like 2026-12-01T08:00:00Z");
+        found.add(field, format!("cannot read {text:?} as a moment"), "write it like 2026-12-01T08:00:00Z");
     }
     moment
+}
+
+fn windows(found: &mut Findings, texts: &[String]) -> Vec<Window> {
+    let mut windows = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        match Window::parse(text) {
+            Ok(window) => windows.push(window),
+            Err(why) => found.add(format!("windows[{index}]"), why, "write it like Mon-Fri 22:00-06:00 Europe/Berlin"),
+        }
+    }
+    windows
 }
 
 fn run(found: &mut Findings, file: JobFile, workers: u32) -> RunSpec {
