@@ -99,7 +99,9 @@ impl<'a> Session<'a> {
         let Some(job) = unit.first().and_then(|asked| self.cluster.job(asked.id)) else { return };
         let Some(attempt) = job.attempt.as_ref() else { return };
         let told = self.claiming.contains_key(&job.id) || self.leaving.contains(&job.id);
-        if told || self.draft.work > self.cluster.policy.budget || !self.keeps_what_it_gets(unit) {
+        // To grow is to start again, so what may not start now stays as it is.
+        let stays = told || !self.is_open(job) || self.draft.work > self.cluster.policy.budget;
+        if stays || !self.keeps_what_it_gets(unit) {
             return;
         }
         let mark = self.draft.mark();

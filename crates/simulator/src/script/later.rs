@@ -5,8 +5,7 @@ use super::error::{Problem, ScriptError};
 
 type Uses = (&'static str, fn(&Action) -> bool);
 
-const ACTION: &[Uses] =
-    &[("xid", |a| matches!(a, Action::Xid { .. })), ("pcie", |a| matches!(a, Action::Pcie { .. }))];
+const ACTION: &[Uses] = &[("xid", |a| matches!(a, Action::Xid { .. })), ("pcie", |a| matches!(a, Action::Pcie { .. }))];
 
 /// The first use of something that is not there yet, as the error to answer with.
 pub fn refuse_later_work(script: &Script) -> Result<(), ScriptError> {
