@@ -45,14 +45,28 @@ fn guests_make_way_when_a_move_brings_a_start_nearer() {
     storms([293], 150);
 }
 
+/// Windows that open and close, deadlines, maintenance.
+#[test]
+fn storms_with_a_calendar_break_no_rule() {
+    let sum = storms(10_000..10_030, 120);
+    assert!(sum.done > sum.submitted / 5, "{sum:?}");
+}
+
+/// Maintenance was over on a node that nobody had looked at since; a gang that grew went before its seniors for its deadline.
+#[test]
+fn storms_with_a_calendar_that_once_broke_a_rule_hold() {
+    storms([10_041, 10_164], 120);
+}
+
 #[test]
 fn a_storm_follows_from_its_seed() {
     assert_eq!(storm(3, 60), storm(3, 60));
+    assert_eq!(storm(10_003, 60), storm(10_003, 60));
 }
 
 /// More and longer storms: `cargo test -p ganger-simulator --release --test storm -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn long_storms_break_no_rule() {
-    storms(1_000..1_500, 400);
+    storms((1_000..1_500).chain(11_000..11_500), 400);
 }

@@ -5,9 +5,10 @@ use super::promises::goes_first;
 use crate::model::cluster::Cluster;
 use crate::model::future::meets;
 use crate::model::ids::JobId;
-use crate::model::job::{Attempt, Job};
+use crate::model::job::{Attempt, Job, JobSpec};
 use crate::model::time::Time;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 pub fn grown(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut Found) {
     for job in jobs.iter().filter_map(|id| cluster.job(*id)).filter(|job| is_told_now(cluster, job)) {
@@ -26,7 +27,10 @@ pub fn grown(cluster: &Cluster, jobs: &BTreeSet<JobId>, at: Time, found: &mut Fo
             continue;
         }
         let end = claim.deadline + job.spec.time_limit.unwrap_or(cluster.policy.assumed_time);
-        let last_of_its_class = Job { submitted_at: at, eligible_at: at, ..job.clone() };
+        let nodes = claim.places.iter().map(|place| place.node);
+        let end = cluster.gone_by(job, (at, claim.deadline), nodes).map_or(end, |gone| gone.min(end));
+        let undated = Arc::new(JobSpec { deadline: None, ..JobSpec::clone(&job.spec) });
+        let last_of_its_class = Job { submitted_at: at, eligible_at: at, spec: undated, ..job.clone() };
         for reservation in cluster.reservations.values().filter(|one| one.start < end) {
             let clash = claim.places.iter().any(|place| meets(&reservation.places, place));
             let ahead = cluster.job(reservation.job).is_some_and(|one| goes_first(cluster, one, &last_of_its_class));

@@ -232,7 +232,8 @@ pub fn next_deadline_where(cluster: &Cluster, may_fall_silent: impl Fn(NodeId) -
     let waits = !majority_heard(cluster, cluster.now);
     let silent = |node: &Node| cluster.now.since(node.last_heard) >= cluster.policy.lease;
     let stuck = |node: &Node| waits && silent(node) && node.health.state == HealthState::Suspect;
-    let nodes = cluster.nodes.iter().filter(|node| !stuck(node)).filter_map(|node| match node.health.state {
+    let nodes = cluster.nodes.iter().filter_map(|node| match node.health.state {
+        _ if stuck(node) => next_change(node),
         HealthState::Ready | HealthState::Probation if !may_fall_silent(node.id) => calendar_of(node),
         _ => node_deadline(cluster, node),
     });

@@ -176,7 +176,11 @@ impl Node {
         };
         let drained = match (&self.draining, self.maintenance.iter().find(|maintenance| maintenance.begun)) {
             (None, _) => Some(now),
-            (Some(_), maintenance) => maintenance.map(|one| one.until).filter(|until| *until < Time::NEVER),
+            // Even if that is over: it is drained until a tick has seen it.
+            (Some(_), maintenance) => {
+                let until = maintenance.map(|one| one.until).filter(|until| *until < Time::NEVER);
+                until.map(|until| until.max(now + Span(1)))
+            }
         };
         let opens = trusted?.max(drained?).max(self.cooldown_until).max(now);
         (!self.cordoned).then_some(opens)

@@ -65,10 +65,15 @@ fn asks(cluster: &Cluster, job: &Job, now: Time) -> Option<Job> {
         }
         JobState::Running if cluster.may_grow(job, now) => {
             let step = gang.size_below(gang.sizes_above(job.size()).saturating_sub(1)).saturating_sub(job.size());
-            Some(Job { submitted_at: now, eligible_at: now, ..sized(job, step) })
+            Some(Job { submitted_at: now, eligible_at: now, ..undated(sized(job, step)) })
         }
         _ => None,
     }
+}
+
+/// More workers are no matter of its deadline: that is met with what it has.
+fn undated(job: Job) -> Job {
+    Job { spec: Arc::new(JobSpec { deadline: None, ..JobSpec::clone(&job.spec) }), ..job }
 }
 
 fn sized(job: &Job, workers: u32) -> Job {

@@ -14,12 +14,15 @@ use ganger_core::model::ids::{AttemptNo, JobId, NodeId};
 use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Group, Job, JobSpec, JobState};
 use ganger_core::model::queue::ancestry;
 use ganger_core::model::report::Report;
-use ganger_core::model::time::Span;
+use ganger_core::model::time::{Span, Time};
 use ganger_core::model::window::Window;
 use ganger_core::model::zone::Zone;
 use serde::Serialize;
 use std::sync::Arc;
 
+/// Storms from this seed on also have windows, deadlines and maintenance. Those before keep the histories that once broke a
+/// rule.
+const CALENDAR_FROM: u64 = 10_000;
 /// After the storm everything has this long to come to its end.
 const AFTERMATH: Span = Span::hours(90 * 24);
 /// So many lines of the trace, up to the first broken rule, go into a failure.
@@ -100,7 +103,7 @@ pub fn storm(seed: u64, events: usize) -> Result<Stats, Box<Failure>> {
     };
     let world = make::world(&mut dice.child("cluster"))
         .map_err(|text| fail(0, &[], vec![Broken { at_ms: 0, rule: 0, text }]))?;
-    let mut storm = Storm::new(world, &dice);
+    let mut storm = Storm::new(world, seed, &dice);
     for step in 1..=events {
         storm.event();
         if !storm.world.broken().is_empty() {
@@ -119,16 +122,18 @@ struct Storm {
     choice: Dice,
     time: Dice,
     sizes: Dice,
+    calendar: Option<Dice>,
     submitted: usize,
     /// A group of two whose second job is not submitted yet.
     half_group: Option<String>,
 }
 
 impl Storm {
-    fn new(world: World, dice: &Dice) -> Storm {
+    fn new(world: World, seed: u64, dice: &Dice) -> Storm {
         let (jobs, choice, time) = (dice.child("jobs"), dice.child("choice"), dice.child("time"));
         let sizes = dice.child("sizes");
-        Storm { world, jobs, choice, time, sizes, submitted: 0, half_group: None }
+        let calendar = (seed >= CALENDAR_FROM).then(|| dice.child("calendar"));
+        Storm { world, jobs, choice, time, sizes, calendar, submitted: 0, half_group: None }
     }
 
     fn event(&mut self) {
@@ -140,6 +145,7 @@ impl Storm {
         if self.sizes.one_in(12) {
             self.resize();
         }
+        self.maintain();
         let node = NodeId(self.choice.below(self.world.cluster().nodes.len() as u64) as u32);
         match self.choice.below(100) {
             0..37 => self.submit(),
@@ -152,9 +158,8 @@ impl Storm {
             61..67 => self.on_node("recover", node, World::recover),
             67..72 => self.on_node("cut", node, World::cut),
             72..79 => self.on_node("heal", node, World::heal),
-            79..81 => self.on_node("drain", node, World::drain),
-            81..83 => self.maintain(node),
-            83..86 => self.on_node("uncordon", node, World::uncordon),
+            79..82 => self.on_node("drain", node, World::drain),
+            82..86 => self.on_node("uncordon", node, World::uncordon),
             86..88 => self.on_node("refuse-launch", node, |world, node| world.set_refusing(node, true)),
             88..92 => self.on_node("accept-launch", node, |world, node| world.set_refusing(node, false)),
             92..97 => self.late_report(node),
@@ -186,10 +191,16 @@ impl Storm {
         }
     }
 
-    fn maintain(&mut self, node: NodeId) {
-        let from = self.world.now() + Span::seconds(self.choice.below(4 * 3_600));
-        let lasts = Span::seconds(self.choice.between(60, 2 * 3_600));
-        let input = Input::Maintain { node, from, until: from + lasts, by: OPERATOR.to_string() };
+    /// Maintenance is planned, in a storm that has a calendar.
+    fn maintain(&mut self) {
+        let Some(dice) = &mut self.calendar else { return };
+        if !dice.one_in(25) {
+            return;
+        }
+        let node = NodeId(dice.below(self.world.cluster().nodes.len() as u64) as u32);
+        let from = self.world.now() + Span::seconds(dice.below(4 * 3_600));
+        let until = from + Span::seconds(dice.between(60, 2 * 3_600));
+        let input = Input::Maintain { node, from, until, by: OPERATOR.to_string() };
         self.world.note("statement", format!("{input:?}"));
         if let Err(why) = self.world.ask(input) {
             self.world.note("refused", why.to_string());
@@ -201,13 +212,8 @@ impl Storm {
         if self.jobs.one_in(8) {
             spec.begin = Some(self.world.now() + Span::seconds(self.jobs.below(2 * 3_600)));
         }
-        if let Some(limit) = spec.time_limit.filter(|_| self.jobs.one_in(6)) {
-            spec.deadline = Some(self.world.now() + limit + Span::seconds(self.jobs.below(3 * 3_600)));
-        }
-        if self.jobs.one_in(6) {
-            let from_min = self.jobs.below(1_440) as u16;
-            let until_min = (from_min + self.jobs.between(30, 1_200) as u16) % 1_440;
-            spec.windows = vec![Window { days: 0x7f, from_min, until_min, zone: Zone::default() }];
+        if let Some(dice) = &mut self.calendar {
+            date(dice, spec, self.world.now());
         }
         while self.submitted > 0 && self.jobs.one_in(6) {
             let job = JobId(1 + self.jobs.below(self.submitted as u64));
@@ -366,5 +372,17 @@ impl Storm {
             failures: self.world.all_jobs().map(|job| u64::from(job.failures)).sum(),
             lost_gpu_ms: self.world.lost_gpu_ms(),
         }
+    }
+}
+
+/// Some jobs have a deadline, some run in windows only.
+fn date(dice: &mut Dice, spec: &mut JobSpec, now: Time) {
+    if let Some(limit) = spec.time_limit.filter(|_| dice.one_in(5)) {
+        spec.deadline = Some(now + limit + Span::seconds(dice.below(3 * 3_600)));
+    }
+    if dice.one_in(6) {
+        let from_min = dice.below(1_440) as u16;
+        let until_min = (from_min + dice.between(30, 1_200) as u16) % 1_440;
+        spec.windows = vec![Window { days: 0x7f, from_min, until_min, zone: Zone::default() }];
     }
 }
