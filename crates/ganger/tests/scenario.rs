@@ -66,7 +66,7 @@ fn a_malformed_file_ends_with_2_its_line_and_what_is_known() {
         ("setting", "nodes 1 pcie-4\nset aging=1h\n", &["line 2", "aging", "aging.step, aging.ceiling"]),
         ("name", "nodes 1 pcie-4\nat 0s submit A\nat 1s cancel B\n", &["line 3", "\"B\"", "known: A"]),
         ("value", "nodes 1 pcie-4\nat soon submit A\n", &["line 2", "soon", "90s"]),
-        ("later", "nodes 1 pcie-4\nat 0s submit A deadline=1h\n", &["line 2", "not supported yet: submit deadline="]),
+        ("later", "nodes 1 pcie-4\nat 0s xid n0/gpu0 79\n", &["line 2", "not supported yet: xid"]),
         ("refused", "nodes 1 pcie-4\nat 0s submit A workers=2 min=3\n", &["line 2", "min 3"]),
     ] {
         let file = folder.file(name, text);

@@ -70,7 +70,9 @@ pub enum Verb {
     Nodes(Nodes),
     /// Draw the cluster, or what one node is made of and who uses it.
     Topo(Topo),
-    /// Move work away from a node, now or at a planned time; nothing starts there that could not have left by then.
+    /// Move work away from a node, now or at a planned time.
+    ///
+    /// Nothing starts there that could not have left by then.
     Drain(Drain),
     /// Let nothing new start on a node; what runs goes on.
     Cordon(OneNode),
