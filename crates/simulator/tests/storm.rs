@@ -39,6 +39,12 @@ fn nobody_starts_whom_a_guarantee_could_stop_at_once() {
     storms([128, 144, 235, 377, 421, 427], 150);
 }
 
+/// Who was told to leave by the same decision still had to be paid by its budget, and the next decision found a start more.
+#[test]
+fn who_was_told_to_leave_costs_its_budget_no_more() {
+    storms([118, 238], 120);
+}
+
 /// A move let a reserved start come sooner than a guest on its devices had been told.
 #[test]
 fn guests_make_way_when_a_move_brings_a_start_nearer() {

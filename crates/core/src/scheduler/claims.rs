@@ -140,12 +140,17 @@ impl<'a> Session<'a> {
 
     /// Ends the claims of the unit.
     pub fn give_up(&mut self, unit: &Unit<'a>, why: &str) {
-        let claimants: Vec<JobId> = unit.iter().map(|job| job.id).filter(|id| self.claim_of(*id).is_some()).collect();
-        let unclaim = |claimant| Step::Unclaim { claimant, why: why.to_string() };
-        self.steps.extend(claimants.into_iter().map(unclaim));
-        self.given_up.extend(unit.iter().map(|job| job.id));
+        self.unclaim(unit.iter().map(|job| job.id), why);
         self.renew();
         self.again = true;
+    }
+
+    /// Ends the claims of those who have one; the books have to be made anew.
+    pub fn unclaim(&mut self, jobs: impl Iterator<Item = JobId>, why: &str) {
+        let claimants: Vec<JobId> = jobs.filter(|id| self.claim_of(*id).is_some()).collect();
+        let unclaim = |claimant| Step::Unclaim { claimant, why: why.to_string() };
+        self.steps.extend(claimants.iter().copied().map(unclaim));
+        self.given_up.extend(claimants);
     }
 
     fn victims_left(&self, claim: &Claim) -> u32 {

@@ -328,11 +328,7 @@ impl<'a> Session<'a> {
 
     /// Takes the starts back. Who was to start on a claim gives it up: it would be in the way again.
     fn send_back(&mut self, juniors: &BTreeMap<JobId, Vec<Place>>) {
-        for id in juniors.keys().copied().filter(|id| self.claim_of(*id).is_some()).collect::<Vec<_>>() {
-            let why = "somebody who goes first could stop it at once".to_string();
-            self.steps.push(Step::Unclaim { claimant: id, why });
-            self.given_up.insert(id);
-        }
+        self.unclaim(juniors.keys().copied(), "somebody who goes first could stop it at once");
         self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
     }
 
