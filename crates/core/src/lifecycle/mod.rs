@@ -5,6 +5,7 @@
 //! one that breaks a rule takes the node out.
 #![deny(clippy::float_arithmetic)]
 
+mod arrays;
 mod attempts;
 mod budgets;
 mod change;

@@ -32,6 +32,7 @@ impl Change<'_> {
             self.tick_job(job);
         }
         self.tick_budgets();
+        self.tick_arrays();
         let late: Vec<JobId> = self
             .cluster
             .claims
@@ -241,7 +242,8 @@ pub fn next_deadline_where(cluster: &Cluster, may_fall_silent: impl Fn(NodeId) -
     let claims = cluster.claims.values().map(|claim| claim.deadline);
     let wake_up = next_wake_up(cluster, cluster.now);
     let budgets = next_budget_deadline(cluster);
-    nodes.chain(jobs).chain(claims).chain(wake_up).chain(budgets).min().filter(|at| *at < Time::NEVER)
+    let arrays = cluster.makes_tasks().then_some(cluster.now);
+    nodes.chain(jobs).chain(claims).chain(wake_up).chain(budgets).chain(arrays).min().filter(|at| *at < Time::NEVER)
 }
 
 /// Whether all of it waits for its GPUs only.

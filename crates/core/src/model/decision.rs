@@ -85,6 +85,8 @@ pub enum Reason {
     Backoff,
     Yielding,
     Unsatisfiable,
+    /// No more tasks of its array may run at once.
+    ArrayLimit,
 }
 
 impl Reason {
@@ -101,6 +103,7 @@ impl Reason {
             Reason::BeginTime | Reason::Backoff => "BeginTime",
             Reason::Window => "Reservation",
             Reason::Held => "JobHeldUser",
+            Reason::ArrayLimit => "JobArrayTaskLimit",
         }
     }
 }

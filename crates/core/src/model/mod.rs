@@ -2,6 +2,7 @@
 //!
 //! Plain data with the few questions that data can answer about itself. Nothing here chooses anything.
 pub mod amounts;
+mod arrays;
 pub mod attained;
 pub mod budget;
 pub mod cluster;

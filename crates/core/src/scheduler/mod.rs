@@ -37,6 +37,7 @@ mod turns;
 pub mod uplinks;
 mod victims;
 mod why;
+mod why_arrays;
 
 pub use room::MAX_SOCKETS;
 pub use why::{dry_run, never, why};

@@ -24,9 +24,9 @@ use std::sync::Arc;
 /// Names at most so many of the jobs ahead.
 const AHEAD_NAMED: usize = 5;
 
-/// Explains a live job; `None` if there is no such job in memory.
+/// Explains a live job, array, or task of one; `None` if there is no such job in memory.
 pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
-    let job = cluster.job(id)?;
+    let Some(job) = cluster.job(id) else { return super::why_arrays::why(cluster, id, now) };
     if job.state != JobState::Pending {
         let why = not_waiting(job);
         let shared = uplinks::report(cluster, job).map(|shared| format!("{}; {shared}", why.summary));
@@ -69,12 +69,14 @@ pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
         return Why { summary, satisfiable: false, ..not_waiting(&job) };
     }
     let mut with = cluster.clone();
-    let id = JobId(cluster.next_job.max(1));
-    with.insert_job(Job::new(id, spec.clone(), Default::default(), now));
-    why(&with, id, now).unwrap_or_else(|| not_waiting(&Job::new(id, spec.clone(), Default::default(), now)))
+    let job = Job::submitted(JobId(cluster.next_job.max(1)), spec.clone(), Default::default(), now);
+    // Of an array the first task is asked about.
+    let asked = job.task_at(0).unwrap_or(job);
+    with.insert_job(asked.clone());
+    why(&with, asked.id, now).unwrap_or_else(|| not_waiting(&asked))
 }
 
-fn not_waiting(job: &Job) -> Why {
+pub(super) fn not_waiting(job: &Job) -> Why {
     let summary = match (&job.attempt, &job.note) {
         (_, Some(note)) => format!("{}: {note}", job.state),
         (Some(attempt), None) => {
@@ -84,7 +86,7 @@ fn not_waiting(job: &Job) -> Why {
     };
     Why {
         id: job.id.0,
-        name: job.spec.name.clone(),
+        name: job.title(),
         state: job.state,
         since: rfc3339(job.state_since),
         reason: None,
@@ -125,7 +127,7 @@ fn explain<'a>(mut session: Session<'a>, before: &[&Unit<'a>], unit: &Unit<'a>, 
         .copied()
         .flatten()
         .filter(|job| competes(&session, job))
-        .map(|j| format!("{} ({}, job {})", j.spec.name, j.spec.priority, j.id))
+        .map(|j| format!("{} ({}, job {})", j.title(), j.spec.priority, j.number()))
         .collect();
     let preemption = preemption(&mut session, unit, job, blocker.as_ref());
     Why {
@@ -381,7 +383,7 @@ fn protected(session: &Session<'_>, spec: &JobSpec) -> String {
         .values()
         .filter(|job| job.attempt.is_some() && job.spec.priority > spec.priority && !job.spec.preemptible);
     let names: Vec<String> =
-        lower.map(|job| format!("job {} {} ({})", job.id, job.spec.name, job.spec.priority)).collect();
+        lower.map(|job| format!("job {} {} ({})", job.number(), job.title(), job.spec.priority)).collect();
     match names.as_slice() {
         [] => String::new(),
         [one] => format!(": {one} is not preemptible; `preemptible: true` in its file would allow it"),

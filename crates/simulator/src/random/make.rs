@@ -170,6 +170,7 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
         intermittent: false,
         deadline: None,
         windows: Vec::new(),
+        array: None,
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
         name,
     };

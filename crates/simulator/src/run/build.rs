@@ -159,6 +159,7 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
         intermittent: submit.intermittent,
         deadline: submit.deadline,
         windows: submit.windows.clone(),
+        array: submit.array.clone(),
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
     }
 }

@@ -2,7 +2,7 @@
 use super::lexer::Op;
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::budget::Budget;
-use ganger_core::model::job::{DependencyKind, JobState, Level, Priority, Shrink};
+use ganger_core::model::job::{ArraySpec, DependencyKind, JobState, Level, Priority, Shrink};
 use ganger_core::model::machine::Machine;
 use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::split::PartAsk;
@@ -138,6 +138,7 @@ pub enum JobVerb {
     Cancel,
     Hold,
     Release,
+    Requeue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,6 +192,7 @@ pub struct Submit {
     pub deadline: Option<Time>,
     pub pool: Option<String>,
     pub windows: Vec<Window>,
+    pub array: Option<ArraySpec>,
 }
 
 /// `expect …`, all of whose checks must hold.

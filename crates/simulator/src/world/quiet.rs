@@ -22,6 +22,7 @@ impl World {
     pub fn can_change(&mut self) -> bool {
         self.has_work_entered()
             || !self.cluster.claims.is_empty()
+            || self.cluster.makes_tasks()
             || self.cluster.jobs.values().any(|job| self.job_can_change(job))
             || (0..self.cluster.nodes.len()).any(|index| self.node_can_change(NodeId(index as u32)))
             || self.windows_help()
