@@ -203,7 +203,8 @@ impl Change<'_> {
         if to_come || self.cluster.tasks_of(array).next().is_some() {
             return None;
         }
-        let (done, failed, cancelled) = (state.done, state.failed, state.cancelled);
+        let never = state.waiting.count() + state.held.count();
+        let (done, failed, cancelled) = (state.done, state.failed, u64::from(state.cancelled) + never);
         let by = state.cancelled_by.as_ref().map_or(String::new(), |by| format!("cancelled by {by}; of "));
         let note = format!("{by}{}: {done} done, {failed} failed, {cancelled} cancelled", tasks(array));
         let state = match &state.cancelled_by {
