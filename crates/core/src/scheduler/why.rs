@@ -52,7 +52,10 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
 /// Why a pending job could not even run on this cluster were it empty and healthy; `None` if it could. Costs one placement,
 /// where [`why`] walks past all who go before.
 pub fn never(cluster: &Cluster, id: JobId, now: Time) -> Option<String> {
-    let job = cluster.job(id).filter(|job| job.state == JobState::Pending)?;
+    let record = cluster.record(id).filter(|job| job.state == JobState::Pending)?;
+    // Of an array the first task stands for all.
+    let first = record.task_at(0);
+    let job = first.as_ref().unwrap_or(&record);
     let waiting = || cluster.jobs.values().map(Arc::as_ref).filter(|mate| mate.state == JobState::Pending);
     let mates = |group| waiting().filter(move |mate| mate.spec.group.as_ref() == Some(group));
     let asking = Asking::of(cluster, now);
