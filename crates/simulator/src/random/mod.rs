@@ -368,14 +368,16 @@ impl Storm {
             let above = ancestry(&job.spec.queue).filter_map(|path| cluster.queues.get(path));
             job.is_running() && above.into_iter().any(|queue| queue.budget.is_some())
         };
-        let stuck = |job: &&Arc<Job>| (job.attempt.is_some() || !hopeless(&job.id)) && !rationed(job);
+        let rations = cluster.jobs.values().any(|job| rationed(job));
+        // Who waits for what such a job holds at this moment waits for its next pause.
+        let waits = |job: &Job| job.attempt.is_none() && (hopeless(&job.id) || rations);
+        let stuck = |job: &&Arc<Job>| !waits(job) && !rationed(job);
         let waiting = cluster.jobs.values().filter(stuck).map(|job| {
             let (name, shape, wish) = (&job.spec.name, &job.spec.shape, &job.spec.topology);
             let (blocker, group) = (cluster.blocked.get(&job.id), &job.spec.group);
             let text = format!("{name} is {} for ever: {blocker:?}; it asks {shape:?} {wish:?} {group:?}", job.state);
             Broken { at_ms, rule: 5, text }
         });
-        let rations = cluster.jobs.values().any(|job| rationed(job));
         let held = cluster.nodes.iter().filter(|node| node.used() != Default::default() && !rations).map(|node| {
             let text = format!("{} still holds {:?} when all is over", node.name, node.used());
             Broken { at_ms, rule: 6, text }
