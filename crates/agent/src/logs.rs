@@ -136,8 +136,8 @@ fn by_job(logs: &Path) -> BTreeMap<JobId, Kept> {
 mod tests {
     use super::*;
     use crate::testing::{self, TempDir};
-    use ganger_core::model::job::Launcher;
     use ganger_core::model::ids::{AttemptNo, Rank};
+    use ganger_core::model::job::Launcher;
 
     fn key() -> UnitKey {
         UnitKey { job: JobId(7), attempt: AttemptNo(2), lead: Rank(3) }

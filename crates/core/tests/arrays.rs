@@ -54,7 +54,10 @@ fn every_task_runs_once_in_the_order_that_was_written_and_keeps_its_number() {
     }
     assert_eq!(ran, ["1_9", "1_1", "1_7", "1_13", "1_19"]);
     let ended = lab.finished.last().unwrap();
-    assert_eq!((ended.id, ended.state, ended.note.as_deref()), (array, JobState::Done, Some("5 tasks: 5 done, 0 failed, 0 cancelled")));
+    assert_eq!(
+        (ended.id, ended.state, ended.note.as_deref()),
+        (array, JobState::Done, Some("5 tasks: 5 done, 0 failed, 0 cancelled"))
+    );
     assert!(lab.cluster.arrays.is_empty() && lab.cluster.job_named("sweep").is_none());
 }
 

@@ -31,7 +31,10 @@ fn each_task_of_an_array_runs_once_through_a_restart() {
         cluster.await_run(task, 1);
     }
     let table = cluster.ok(&["jobs"]);
-    assert!(table.lines().any(|line| line.starts_with("1_[4,6,8,10%2]") || line.starts_with("1_[4-10:2%2]")), "{table}");
+    assert!(
+        table.lines().any(|line| line.starts_with("1_[4,6,8,10%2]") || line.starts_with("1_[4-10:2%2]")),
+        "{table}"
+    );
     assert!(table.lines().any(|line| line.starts_with("1_0 ")), "{table}");
     assert_eq!(cluster.json(&["jobs", "--array"]).as_array().unwrap().len(), 6);
     assert!(cluster.ok(&["why", "1_8"]).contains("ArrayLimit"), "{}", cluster.ok(&["why", "1_8"]));

@@ -38,7 +38,9 @@ pub fn array(cluster: &Cluster, record: &Job, found: &mut Found) {
 pub fn tasks(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
     let mut arrays = BTreeSet::new();
     for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
-        found.unless(job.spec.array.is_none() && job.array.is_none(), 8, || format!("array {} is among the jobs", job.id));
+        found.unless(job.spec.array.is_none() && job.array.is_none(), 8, || {
+            format!("array {} is among the jobs", job.id)
+        });
         let Some(task) = job.task else { continue };
         let record = cluster.array(task.array);
         let known = record.is_some_and(|record| record.task_id(task.index) == Some(job.id));

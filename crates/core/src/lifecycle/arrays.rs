@@ -119,7 +119,8 @@ impl Change<'_> {
         let held = self.cluster.tasks_of(array).filter(|task| task.held_by.is_some()).map(|task| task.id);
         let held: Vec<JobId> = held.collect();
         let text = format!("{} is released by {by}", array.spec.name);
-        if array.held_by.is_none() && held.is_empty() && array.array.as_ref().is_none_or(|state| state.held.is_empty()) {
+        if array.held_by.is_none() && held.is_empty() && array.array.as_ref().is_none_or(|state| state.held.is_empty())
+        {
             let why = "neither it nor a task of it is held".to_string();
             return Err(Refusal::WrongState { job: id, state: array.state.to_string(), why });
         }

@@ -23,7 +23,13 @@ fn of_array(cluster: &Cluster, array: &Job, now: Time) -> Why {
     match (explained, Cluster::unmade_in(array)) {
         (Some(why), _) => {
             let number = first.map_or(String::new(), Job::number);
-            Why { summary: format!("{said}; task {number}: {}", why.summary), id: own.id, name: own.name, state: own.state, ..why }
+            Why {
+                summary: format!("{said}; task {number}: {}", why.summary),
+                id: own.id,
+                name: own.name,
+                state: own.state,
+                ..why
+            }
         }
         (None, 0) => Why { summary: said, ..own },
         (None, _) => {

@@ -5,14 +5,10 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{Look, emit, json::json, say, why};
 use ganger_core::model::wire::api::JobView;
-use ganger_core::model::wire::job::Decimal;
 use std::io::IsTerminal;
 
 pub async fn run(api: &Api, args: Submit, look: &Look) -> Result<(), Failure> {
-    let mut job = job_file::read(&args.file, &Submitter::of_process()?)?;
-    if let Some(array) = args.array {
-        job.array = Some(Decimal(array));
-    }
+    let job = job_file::read(&args.file, &Submitter::of_process()?, args.array)?;
     if args.dry_run {
         let answer = api.dry_run(&job).await?;
         emit(&if look.is_json() { json(&answer)? } else { why::page(&answer, look) })?;

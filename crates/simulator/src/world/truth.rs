@@ -40,7 +40,8 @@ pub(super) fn arrays(cluster: &Cluster, agents: &[Agent]) -> Vec<(u8, String)> {
     let limits = cluster.arrays.values().filter_map(|array| Some((array, array.spec.array.as_ref()?.limit?)));
     let too_many = limits.filter_map(|(array, limit)| {
         let ranks = agents.iter().flat_map(|agent| agent.ranks.iter()).filter(|(_, held)| held.is_alive());
-        let tasks: BTreeSet<JobId> = ranks.map(|((job, ..), _)| *job).filter(|job| array.place_of(*job).is_some()).collect();
+        let tasks: BTreeSet<JobId> =
+            ranks.map(|((job, ..), _)| *job).filter(|job| array.place_of(*job).is_some()).collect();
         let text = format!("{} tasks of array {} run at once, at most {limit} may", tasks.len(), array.id);
         (tasks.len() > limit as usize).then_some((6, text))
     });

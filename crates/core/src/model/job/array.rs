@@ -76,7 +76,11 @@ impl ArraySpec {
     pub fn parse(text: &str) -> Result<ArraySpec, ArrayError> {
         if text.len() > MAX_TEXT {
             let why = format!("it is {} characters long, at most {MAX_TEXT} are taken", text.len());
-            return Err(ArrayError { at: MAX_TEXT + 1, why, fix: "write neighbours as ranges, like 0-999".to_string() });
+            return Err(ArrayError {
+                at: MAX_TEXT + 1,
+                why,
+                fix: "write neighbours as ranges, like 0-999".to_string(),
+            });
         }
         let (list, limit) = match text.split_once('%') {
             Some((list, limit)) => (list, Some(parse_limit(limit, list.len() + 2)?)),
@@ -314,10 +318,10 @@ pub struct Task {
 impl Job {
     /// The record of an array that was just submitted, or a plain job.
     pub fn submitted(id: JobId, spec: Arc<JobSpec>, owner: Owner, now: Time) -> Job {
-        let array = spec.array.as_ref().map(|array| ArrayState {
-            waiting: Places::first(array.count()),
-            ..ArrayState::default()
-        });
+        let array = spec
+            .array
+            .as_ref()
+            .map(|array| ArrayState { waiting: Places::first(array.count()), ..ArrayState::default() });
         Job { array, ..Job::new(id, spec, owner, now) }
     }
 

@@ -4,8 +4,8 @@ use super::{ARGUMENT_BYTES_MAX, CheckpointFile, FieldError, Findings, GangFile, 
 use crate::model::amounts::{count, parse_bandwidth, parse_bytes};
 use crate::model::ids::JobId;
 use crate::model::job::{
-    ArrayError, ArraySpec, CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, Launcher, Level, Priority, RunSpec, Shape,
-    Shrink, TopologyWish,
+    ArrayError, ArraySpec, CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, Launcher, Level,
+    Priority, RunSpec, Shape, Shrink, TopologyWish,
 };
 use crate::model::time::{Span, Time};
 use crate::model::window::Window;
@@ -102,12 +102,9 @@ fn array(found: &mut Findings, file: &JobFile) -> Option<ArraySpec> {
 }
 
 fn later(found: &mut Findings, file: &JobFile) {
-    for (field, value) in [
-        ("roles", &file.roles),
-        ("image", &file.image),
-        ("mounts", &file.mounts),
-        ("budget", &file.budget),
-    ] {
+    for (field, value) in
+        [("roles", &file.roles), ("image", &file.image), ("mounts", &file.mounts), ("budget", &file.budget)]
+    {
         found.later(field, value);
     }
 }

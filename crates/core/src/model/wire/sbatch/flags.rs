@@ -207,7 +207,8 @@ fn time(text: &str) -> Result<String, Problem> {
 }
 
 fn array(text: &str) -> Result<Decimal, Problem> {
-    let unread = |error: ArrayError| (format!("cannot read {text:?} from character {} on: {}", error.at, error.why), error.fix);
+    let unread =
+        |error: ArrayError| (format!("cannot read {text:?} from character {} on: {}", error.at, error.why), error.fix);
     ArraySpec::parse(text).map(|array| Decimal(array.to_string())).map_err(unread)
 }
 
