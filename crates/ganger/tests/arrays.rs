@@ -72,7 +72,7 @@ fn arrays_that_cannot_be_are_refused_with_the_place() {
     cluster.refused(&["submit", &file], &["array", "from character 5 on: index 4 is named twice"]);
     cluster.refused(&["submit", &file, "--array", "5-3"], &["\"5-3\" is empty: 3 comes before 5"]);
     let script = cluster.file("sweep.sh", "#!/bin/bash\n#SBATCH -a 0-9%x\ntrue\n");
-    cluster.refused(&["submit", &script], &["line 2: --array", "from character 5 on", "run at once"]);
+    cluster.refused(&["submit", &script], &["sweep.sh:2: --array", "from character 5 on", "run at once"]);
     cluster.refused(&["submit", &file, "--array", "1-100001"], &["takes 100000 of one array (array.max)"]);
     let id = cluster.ok(&["submit", &file, "--array", "3,1"]);
     cluster.ok(&["wait", id.trim()]);
