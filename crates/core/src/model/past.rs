@@ -16,6 +16,11 @@ const CPUS_OF_A_GPU: u64 = 64;
 const STEADY: u64 = 64;
 
 impl Past {
+    /// As GPU-milliseconds: CPUs at their worth.
+    pub fn gpu_ms(self) -> u64 {
+        self.cpu_ms / CPUS_OF_A_GPU
+    }
+
     /// The use as of `now`, when `used` was held since then. Within a half-life it fades along a straight line: at most
     /// 6 % from the curve, and the same for all.
     pub fn after(self, used: Resources, now: Time, half_life: Span) -> Past {

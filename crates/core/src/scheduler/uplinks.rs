@@ -63,6 +63,32 @@ impl Uplinks {
     }
 }
 
+/// What is asked of one way up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    pub capacity_bps: u64,
+    pub asked_bps: u64,
+    /// Gangs that go over it.
+    pub gangs: u32,
+}
+
+/// By leaf whose way up is known.
+pub fn loads(cluster: &Cluster) -> BTreeMap<LeafId, Load> {
+    let ways = Uplinks::now(cluster).0.into_iter();
+    let load = |way: Way| Load { capacity_bps: way.capacity_bps, asked_bps: way.asked_bps, gangs: 0 };
+    let mut loads: BTreeMap<LeafId, Load> = ways.map(|(leaf, way)| (leaf, load(way))).collect();
+    if loads.is_empty() {
+        return loads;
+    }
+    for job in cluster.jobs.values() {
+        let places = job.attempt.iter().flat_map(Attempt::live).map(|worker| &worker.place);
+        for leaf in asked(cluster, &job.spec, places).into_keys() {
+            loads.entry(leaf).and_modify(|load| load.gangs += 1);
+        }
+    }
+    loads
+}
+
 /// What a gang sends up from each of its leaves; nothing if it is under one.
 fn asked<'p>(cluster: &Cluster, spec: &JobSpec, places: impl Iterator<Item = &'p Place>) -> BTreeMap<LeafId, u64> {
     let each = spec.shape.network_bandwidth_bps;

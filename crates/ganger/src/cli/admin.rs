@@ -27,6 +27,23 @@ pub struct Topo {
 }
 
 #[derive(Debug, Args)]
+pub struct Top {
+    /// Again every so often until Ctrl-C; as JSON one line each time.
+    #[arg(short, long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = ganger_core::model::Span::parse)]
+    pub watch: Option<ganger_core::model::Span>,
+}
+
+#[derive(Debug, Args)]
+pub struct Usage {
+    /// Only this queue and those below it.
+    #[arg(short, long, value_name = "QUEUE")]
+    pub queue: Option<String>,
+    /// Only this user, where a budget has a part for each.
+    #[arg(short, long, value_name = "USER")]
+    pub user: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct OneNode {
     pub node: String,
 }

@@ -70,6 +70,10 @@ pub enum Verb {
     Nodes(Nodes),
     /// Draw the cluster, or what one node is made of and who uses it.
     Topo(Topo),
+    /// The cluster on one screen: GPUs, queues, leaves, and what waits for what.
+    Top(Top),
+    /// What was charged to queues and users, and what they used before.
+    Usage(Usage),
     /// Move work away from a node, now or at a planned time.
     ///
     /// Nothing starts there that could not have left by then.

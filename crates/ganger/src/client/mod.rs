@@ -118,6 +118,14 @@ impl Api {
         Ok(self.client.get("/v1/queues").await?)
     }
 
+    pub async fn top(&self) -> Answer<TopView> {
+        Ok(self.client.get("/v1/top").await?)
+    }
+
+    pub async fn usage(&self, filter: &[(&str, Option<&str>)]) -> Answer<Vec<UsageView>> {
+        Ok(self.client.get(&format!("/v1/usage{}", query(filter))).await?)
+    }
+
     pub async fn apply_queues(&self, file: &QueuesFile) -> Answer<Vec<QueueView>> {
         Ok(self.client.post("/v1/queues", file).await?)
     }

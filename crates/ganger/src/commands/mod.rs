@@ -11,6 +11,7 @@ mod job_file;
 mod jobs;
 mod logs;
 mod nodes;
+mod overview;
 mod queues;
 mod replay;
 mod roles;
@@ -93,6 +94,8 @@ async fn ask(api: &Api, command: Verb, look: &Look) -> Result<(), Failure> {
         Verb::Exec(args) => interact::exec(api, args).await,
         Verb::Nodes(args) => nodes::list(api, &args.nodes, look).await,
         Verb::Topo(args) => topo::online(api, args.node.as_deref(), look).await,
+        Verb::Top(args) => overview::top(api, args, look).await,
+        Verb::Usage(args) => overview::usage(api, args, look).await,
         Verb::Drain(args) => nodes::drain(api, args, look).await,
         Verb::Cordon(args) => nodes::change(api, &args.node, "cordon", look).await,
         Verb::Uncordon(args) => nodes::change(api, &args.node, "uncordon", look).await,

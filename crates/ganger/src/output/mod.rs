@@ -2,6 +2,7 @@
 //!
 //! Standard output carries data and nothing else; talk goes to standard error by [`say`].
 pub mod json;
+pub mod overview;
 pub mod picture;
 pub mod progress;
 pub mod replay;

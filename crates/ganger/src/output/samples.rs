@@ -246,6 +246,58 @@ pub fn queues() -> Vec<QueueView> {
     ]
 }
 
+pub fn top() -> TopView {
+    let leaf = |leaf: &str, gpus_used, uplink| LeafView {
+        leaf: leaf.into(),
+        spine: "spine0".into(),
+        nodes: 4,
+        nodes_ready: 3,
+        gpus: 32,
+        gpus_used,
+        uplink,
+    };
+    let way = UplinkView { capacity_bps: 400_000_000_000, asked_bps: 500_000_000_000, gangs: 2 };
+    let pending = |reason, jobs, gpus| PendingView { reason, jobs, gpus };
+    TopView {
+        status: Status {
+            version: "0.1.0".into(),
+            term: 3,
+            now: at("09:03:12"),
+            nodes: 8,
+            nodes_ready: 6,
+            gpus: 64,
+            gpus_used: 41,
+            fragmented_millionths: 126_000,
+            jobs_pending: 1_004,
+            jobs_running: 7,
+            last_decision_us: 900,
+            decisions: 120,
+        },
+        gpus: GpuStates { used: 40, free: 12, out: 8, claimed: 1, draining: 2, split: 1, sick: 0 },
+        queues: queues(),
+        leaves: vec![leaf("leaf0", 32, Some(way)), leaf("leaf1", 9, None)],
+        pending: vec![
+            pending(Some(Reason::ArrayLimit), 1_000, 1_000),
+            pending(Some(Reason::Resources), 3, 48),
+            pending(None, 1, 0),
+        ],
+    }
+}
+
+pub fn usage() -> Vec<UsageView> {
+    let budget = queues().remove(1).budget.map(|budget| BudgetView { renews_at: at("23:03:12"), ..budget });
+    let whole = UsageView {
+        queue: "research/nlp".into(),
+        user: None,
+        gpu_milli: 8_500,
+        budget: budget.clone(),
+        decayed_gpu_ms: Some(90_000_000),
+    };
+    let part = UsageView { user: Some("ada".into()), gpu_milli: 8_000, decayed_gpu_ms: None, ..whole.clone() };
+    let free = UsageView { queue: "prod".into(), gpu_milli: 0, budget: None, decayed_gpu_ms: None, ..whole.clone() };
+    vec![free, whole, part]
+}
+
 pub fn events() -> Vec<EventView> {
     let event = |number, at: String, kind: &str, job, node: Option<&str>, text: &str| EventView {
         number,

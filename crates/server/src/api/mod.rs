@@ -7,6 +7,7 @@ mod find;
 mod jobs;
 mod nodes;
 mod openapi;
+mod overview;
 mod problem;
 mod queues;
 mod state;
@@ -30,6 +31,8 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(system::healthz))
         .route("/openapi.json", get(openapi::get_openapi))
         .route("/v1/status", get(system::get_status))
+        .route("/v1/top", get(overview::get_top))
+        .route("/v1/usage", get(overview::get_usage))
         .route("/v1/snapshot", get(system::get_snapshot))
         .route("/v1/recording", get(system::get_recording))
         .route("/v1/jobs", get(jobs::list_jobs).post(jobs::submit_job))

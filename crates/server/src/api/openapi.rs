@@ -1,5 +1,5 @@
 //! The API's own description, made from the handlers. `openapi.json` beside this crate is a copy whose freshness is a test.
-use super::{events, jobs, nodes, queues, streams, system, tokens};
+use super::{events, jobs, nodes, overview, queues, streams, system, tokens};
 use axum::Json;
 use utoipa::OpenApi;
 
@@ -18,6 +18,7 @@ use utoipa::OpenApi;
         nodes::list_nodes, nodes::get_node, nodes::drain_node, nodes::cordon_node, nodes::uncordon_node, nodes::forget_node,
         nodes::recover_node, nodes::quarantine_node,
         queues::list_queues, queues::apply_queues, queues::apply_cluster,
+        overview::get_usage, overview::get_top,
         events::list_events, tokens::list_tokens, tokens::create_token, tokens::revoke_token,
         system::healthz, system::get_status, system::get_snapshot, system::get_recording,
     ),

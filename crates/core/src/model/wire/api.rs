@@ -17,6 +17,7 @@
 //! | `POST nodes/{node}/drain` ([`DrainRequest`] or nothing), `cordon`, `uncordon`, `recover`, `quarantine` ([`QuarantineRequest`]) | [`NodeView`] |
 //! | `GET queues` · `POST queues` ([`super::cluster::QueuesFile`]) | `[QueueView]` |
 //! | `POST cluster` ([`super::cluster::ClusterFile`]) | `{}` |
+//! | `GET usage?queue=&user=` · `GET top` | `[UsageView]` · [`TopView`] |
 //! | `GET events?job=&node=&since=&follow=` | `[EventView]`; with `follow` newline-delimited JSON, streamed |
 //! | `GET tokens`, `POST tokens` ([`TokenRequest`]), `DELETE tokens/{name}` | tokens; the secret is shown once |
 //! | `GET snapshot` · `GET status` · `GET /openapi.json` · `GET /healthz` | [`Snapshot`] · [`Status`] · … |
@@ -272,6 +273,79 @@ pub struct BudgetView {
     pub spent_gpu_ms: u64,
     pub left_gpu_ms: u64,
     pub renews_at: String,
+}
+
+/// What a queue, or one user in it, was charged in this period, and what it used before as it counts now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UsageView {
+    pub queue: String,
+    /// A part of the budget of its own; else the line is about the whole queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What is held now, in thousandths of GPUs.
+    pub gpu_milli: u64,
+    /// Only where there is a budget: nothing is charged elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetView>,
+    /// The use of the past that lowers the weight of the queue, in GPU-milliseconds; where `usage.half_life` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decayed_gpu_ms: Option<u64>,
+}
+
+/// `ganger top`: the cluster on one screen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TopView {
+    pub status: Status,
+    pub gpus: GpuStates,
+    pub queues: Vec<QueueView>,
+    pub leaves: Vec<LeafView>,
+    /// Jobs and tasks that wait, by what for, most first.
+    pub pending: Vec<PendingView>,
+}
+
+/// Every GPU of the listed nodes is in exactly one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct GpuStates {
+    pub used: u64,
+    /// On nodes that take work.
+    pub free: u64,
+    /// Free, on nodes that take none.
+    pub out: u64,
+    pub claimed: u64,
+    pub draining: u64,
+    /// In parts.
+    pub split: u64,
+    pub sick: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeafView {
+    pub leaf: String,
+    pub spine: String,
+    pub nodes: u32,
+    pub nodes_ready: u32,
+    pub gpus: u64,
+    pub gpus_used: u64,
+    /// Where its capacity is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<UplinkView>,
+}
+
+/// What the gangs over several leaves ask of the way up from one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UplinkView {
+    pub capacity_bps: u64,
+    pub asked_bps: u64,
+    pub gangs: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PendingView {
+    /// None before the first decision about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    pub jobs: u64,
+    pub gpus: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
