@@ -276,7 +276,7 @@ impl<'a> Session<'a> {
         for step in &self.steps {
             let Step::Start { job: id, places, .. } = step else { continue };
             let Some(job) = self.cluster.job(*id) else { continue };
-            if self.may_stop(unit, claimant.as_ref(), job) {
+            if self.may_stop(unit, claimant.as_ref(), job, places) {
                 found.insert(*id, places.clone());
                 group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
             }

@@ -46,7 +46,21 @@ pub struct Trial<'s, 'a> {
 /// Whether `claimant` has the right to stop `job`: by genuine class, or by rotation among peers. Age never gives this
 /// right. Who earned protected run time yields by class to P0 only.
 pub fn may_evict(session: &Session<'_>, claimant: &Job, job: &Job) -> bool {
-    outclasses(session, &claimant.spec, job) || attained::may_rotate(session.cluster, claimant, job, session.now)
+    let by_class = outclasses(session, &claimant.spec, job);
+    (by_class || attained::may_rotate(session.cluster, claimant, job, session.now))
+        && !session.cluster.shelters(&claimant.spec, &job.spec)
+}
+
+/// Whether the unit may stop a holder of these places: by the right of each of its jobs, or as the own of the kept pool in
+/// which they are.
+pub fn may_free<'p>(
+    session: &Session<'_>,
+    unit: &Unit<'_>,
+    job: &Job,
+    places: impl IntoIterator<Item = &'p Place> + Clone,
+) -> bool {
+    let takes_back = |one: &Job| session.cluster.takes_back(&one.spec, &job.spec, places.clone());
+    unit.iter().all(|one| may_evict(session, one, job) || takes_back(one))
 }
 
 fn outclasses(session: &Session<'_>, claimant: &JobSpec, job: &Job) -> bool {
@@ -66,17 +80,31 @@ impl<'a> Session<'a> {
         }
         let pool = self.pool();
         let claimant = self.claimant(unit);
-        let mut legal = self.legal_for(unit, claimant.as_ref(), &pool);
+        let legal = self.legal_for(unit, claimant.as_ref(), &pool);
+        let mark = self.draft.mark();
+        self.hold_back_wanted_pools(unit);
+        let plan = self.rightful_plan(unit, claimant.as_ref(), &pool, legal);
+        self.draft.undo_to(mark);
+        Some(self.commit(unit, &pool, plan?))
+    }
+
+    fn rightful_plan(
+        &mut self,
+        unit: &Unit<'a>,
+        claimant: Option<&Claimant<'a>>,
+        pool: &Pool<'a>,
+        mut legal: Vec<bool>,
+    ) -> Option<Plan> {
         for _ in 0..PLANS_TRIED {
-            let plan = self.plan(unit, &pool, &legal)?;
+            let plan = self.plan(unit, pool, &legal)?;
             if self.over_limit_on(unit, &plan.places).is_some() {
                 return None;
             }
-            let wrong = self.wrong_victims(unit, claimant.as_ref(), &pool, &plan);
+            let wrong = self.wrong_victims(unit, claimant, pool, &plan);
             // Another plan without the one that is dearest to lose.
             match wrong.into_iter().max_by_key(|index| (pool.victims[*index].cost, *index)) {
                 Some(stays) => legal[stays] = false,
-                None => return Some(self.commit(unit, &pool, plan)),
+                None => return Some(plan),
             }
         }
         None
@@ -94,7 +122,7 @@ impl<'a> Session<'a> {
         let inside = |i: &usize| pool.victims[*i].part.as_ref().is_some_and(|(_, whole)| plan.victims.contains(whole));
         let by_class = |i: &usize| {
             let jobs = &pool.victims[*i].jobs;
-            jobs.iter().all(|job| unit.iter().all(|one| may_evict(self, one, job)))
+            jobs.iter().all(|job| may_free(self, unit, job, pool.victims[*i].places.iter().copied()))
         };
         let (by_class, reclaimed): (Vec<usize>, Vec<usize>) =
             plan.victims.iter().copied().filter(|i| !inside(i)).partition(by_class);

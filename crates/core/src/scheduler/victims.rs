@@ -1,13 +1,13 @@
 //! Who could leave: every gang that holds devices and was not told to go, made once for a decision. Whom a claimant may
 //! tell to leave is asked anew for each.
-use super::preempt::may_evict;
+use super::preempt::may_free;
 use super::protect;
 use super::reclaim::{Claimant, Leaving};
 use super::{Session, Unit};
 use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId, Rank};
-use crate::model::job::{Job, Place, Shrink, Worker};
+use crate::model::job::{Attempt, Job, Place, Shrink, Worker};
 use crate::model::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -76,13 +76,27 @@ impl<'a> Session<'a> {
 
     /// Whether each of the pool may be told to leave for the unit.
     pub fn legal_for(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, pool: &Pool<'a>) -> Vec<bool> {
-        let legal = |job: &&Job| self.may_stop(unit, claimant, job) && !self.leaving.contains(&job.id);
-        pool.victims.iter().map(|victim| victim.jobs.iter().all(legal)).collect()
+        let legal = |victim: &Victim<'a>, job: &Job| {
+            let places = victim.places.iter().copied();
+            self.may_stop(unit, claimant, job, places) && !self.leaving.contains(&job.id)
+        };
+        let wanted = self.wanted_pools();
+        let legal = |victim: &Victim<'a>| {
+            victim.jobs.iter().all(|job| legal(victim, job)) && !self.are_lent_by(&wanted, unit, &victim.places)
+        };
+        pool.victims.iter().map(legal).collect()
     }
 
-    /// Whether the unit may stop this job, by its class or, alone, for what is guaranteed to its queue.
-    pub fn may_stop(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, job: &Job) -> bool {
-        unit.iter().all(|one| may_evict(self, one, job))
+    /// Whether the unit may stop this job, which holds `places`, by its class, as a guest of its pool or, alone, for what is
+    /// guaranteed to its queue.
+    pub fn may_stop<'p>(
+        &self,
+        unit: &Unit<'a>,
+        claimant: Option<&Claimant<'a>>,
+        job: &Job,
+        places: impl IntoIterator<Item = &'p Place> + Clone,
+    ) -> bool {
+        may_free(self, unit, job, places)
             || claimant.is_some_and(|claimant| self.may_reclaim(claimant, job))
     }
 
@@ -175,11 +189,16 @@ impl<'a> Victim<'a> {
     }
 }
 
+fn places_of(job: &Job) -> Vec<&Place> {
+    job.attempt.iter().flat_map(Attempt::live).map(|worker| &worker.place).collect()
+}
+
 /// The running jobs that the unit could legally stop, and their GPUs; for `why`.
 pub fn legal_victims<'a>(session: &mut Session<'a>, unit: &Unit<'a>) -> (usize, u64) {
     let claimant = session.claimant(unit);
     let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
     let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
-    let legal = jobs.filter(free_to_go).filter(|job| session.may_stop(unit, claimant.as_ref(), job));
+    let legal =
+        jobs.filter(free_to_go).filter(|job| session.may_stop(unit, claimant.as_ref(), job, places_of(job)));
     legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.holds().all_gpus()))
 }

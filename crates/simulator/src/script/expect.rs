@@ -37,6 +37,7 @@ const REASONS: [Reason; 15] = [
     Reason::Topology,
     Reason::NodeFilter,
     Reason::Health,
+    Reason::Lending,
     Reason::Priority,
     Reason::QueueLimit,
     Reason::Budget,
