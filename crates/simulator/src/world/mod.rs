@@ -13,7 +13,7 @@ mod truth;
 use crate::clock::Agenda;
 use agent::{Agent, Key};
 use ganger_core::check;
-use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
+use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
 use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::Cluster;
 use ganger_core::model::decision::{Decision, Step};
@@ -232,6 +232,13 @@ impl World {
     pub fn set_uplink(&mut self, leaf: &str, bps: u64) -> Result<(), Refusal> {
         let (placements, pools, by) = (BTreeMap::new(), BTreeMap::new(), OPERATOR.to_string());
         let uplinks = [(leaf.to_string(), bps)].into();
+        self.apply(Input::Fabric { placements, uplinks, pools, by }).map(|_| ())
+    }
+
+    pub fn put_in_pool(&mut self, node: &str, pool: &str) -> Result<(), Refusal> {
+        let (uplinks, pools, by) = (BTreeMap::new(), BTreeMap::new(), OPERATOR.to_string());
+        let placement = NodePlacement { pool: Some(pool.to_string()), ..NodePlacement::default() };
+        let placements = [(node.to_string(), placement)].into();
         self.apply(Input::Fabric { placements, uplinks, pools, by }).map(|_| ())
     }
 
