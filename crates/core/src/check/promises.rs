@@ -74,22 +74,30 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
             }
         };
         let sheltered = claim.made_at == cluster.now && cluster.shelters(&claimant.spec, &victim.spec);
-        found.unless(legal && (!sheltered || victim.id == claimant.id), 3, || format!("job {} may not stop job {id}", claimant.id));
+        found.unless(legal && (!sheltered || victim.id == claimant.id), 3, || {
+            format!("job {} may not stop job {id}", claimant.id)
+        });
         let whole = |attempt: &Attempt| attempt.staying().count() == attempt.workers.len();
         let stays = victim.attempt.as_ref().is_some_and(|a| a.number == *number && a.stopping().is_none() && whole(a));
         found.unless(!stays, 3, || format!("job {} claims what job {id} was not asked to leave", claimant.id));
     }
 }
 
-/// Whether the victim is a guest in the claimant's pool. Where its run was is looked at while the claim is made.
+/// Whether the victim, or somebody of its group, is a guest in the claimant's pool. Where its run was is looked at while the
+/// claim is made.
 fn may_take_back(cluster: &Cluster, claim: &Claim, claimant: &Job, (victim, number): (&Job, AttemptNo)) -> bool {
-    let attempt = victim.attempt.as_ref().filter(|attempt| attempt.number == number && claim.made_at == cluster.now);
     let strange = claimant.spec.pool.is_some() && victim.spec.pool != claimant.spec.pool;
-    let guest = |attempt: &Attempt| {
-        let places = attempt.workers.iter().map(|worker| &worker.place);
-        cluster.takes_back(&claimant.spec, &victim.spec, places)
+    let over = victim.attempt.as_ref().is_none_or(|attempt| attempt.number != number);
+    let mates = claim.victims.iter().filter_map(|(id, number)| Some((cluster.job(*id)?, *number)));
+    let group = |job: &Job| job.spec.group.as_ref().map(|group| group.name.clone());
+    let mut mates =
+        mates.filter(|(mate, _)| mate.id == victim.id || (group(mate).is_some() && group(mate) == group(victim)));
+    let guest = |(mate, number): (&Job, AttemptNo)| {
+        let attempt = mate.attempt.iter().filter(|attempt| attempt.number == number);
+        let places = attempt.flat_map(|attempt| &attempt.workers).map(|worker| &worker.place);
+        cluster.takes_back(&claimant.spec, &mate.spec, places)
     };
-    strange && attempt.is_none_or(guest)
+    strange && (over || claim.made_at < cluster.now || mates.any(guest))
 }
 
 /// Rule 3: whoever is moved said that it yields or saves when asked, and is moved for nobody of a lower class, nor of the

@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a cluster file says of nodes, of ways up, and of pools.
-type Fabric =
-    (BTreeMap<String, NodePlacement>, BTreeMap<String, u64>, BTreeMap<String, Option<Lending>>);
+type Fabric = (BTreeMap<String, NodePlacement>, BTreeMap<String, u64>, BTreeMap<String, Option<Lending>>);
 
 impl Change<'_> {
     pub fn submit(&mut self, spec: Arc<JobSpec>, owner: Owner) -> Result<(), Refusal> {
@@ -274,11 +273,7 @@ impl Change<'_> {
         held
     }
 
-    pub fn set_fabric(
-        &mut self,
-        (placements, uplinks, pools): Fabric,
-        by: String,
-    ) -> Result<(), Refusal> {
+    pub fn set_fabric(&mut self, (placements, uplinks, pools): Fabric, by: String) -> Result<(), Refusal> {
         self.cluster.fabric.uplinks.extend(uplinks);
         for (name, lending) in pools {
             match lending {

@@ -111,7 +111,13 @@ impl Offers {
         let pick = Pick::Accepting(session.now);
         let usable = pick.allowed(session.cluster, spec);
         let stands = vec![Stand::default(); usable.len()];
-        Offers { kind: Kind::of(session.cluster, session.now, spec), usable, legal: vec![false; pool.victims.len()], stands, at: 0 }
+        Offers {
+            kind: Kind::of(session.cluster, session.now, spec),
+            usable,
+            legal: vec![false; pool.victims.len()],
+            stands,
+            at: 0,
+        }
     }
 
     /// Makes the offers of nodes anew on which something changed; how many that were.

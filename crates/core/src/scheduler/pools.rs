@@ -87,7 +87,11 @@ impl<'a> Session<'a> {
 pub fn next_lending(cluster: &Cluster, spec: &JobSpec, now: Time) -> Time {
     let long_enough = |(from, until): &(Time, Time)| cluster.policy.fits_before(spec, *from, *until);
     let pools = cluster.lenders(spec).into_iter().filter_map(|name| cluster.pools.get(name));
-    pools.filter_map(|lending| lending.when.times_from(now).find(long_enough)).map(|(from, _)| from).min().unwrap_or(Time::NEVER)
+    pools
+        .filter_map(|lending| lending.when.times_from(now).find(long_enough))
+        .map(|(from, _)| from)
+        .min()
+        .unwrap_or(Time::NEVER)
 }
 
 /// Of a job that runs: of which pools it is a guest, and until when.

@@ -1,7 +1,7 @@
 //! By how much a gang misses, in the numbers that its owner is told.
+use super::filter::Against;
 use super::place::Miss;
 use super::slices::{self, Site};
-use super::filter::Against;
 use super::{Session, filter, fit, gang_key, pools, room};
 use crate::model::Node;
 use crate::model::decision::Blocker;

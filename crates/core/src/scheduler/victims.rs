@@ -96,8 +96,7 @@ impl<'a> Session<'a> {
         job: &Job,
         places: impl IntoIterator<Item = &'p Place> + Clone,
     ) -> bool {
-        may_free(self, unit, job, places)
-            || claimant.is_some_and(|claimant| self.may_reclaim(claimant, job))
+        may_free(self, unit, job, places) || claimant.is_some_and(|claimant| self.may_reclaim(claimant, job))
     }
 
     fn make_pool(&self) -> Pool<'a> {
@@ -198,7 +197,6 @@ pub fn legal_victims<'a>(session: &mut Session<'a>, unit: &Unit<'a>) -> (usize, 
     let claimant = session.claimant(unit);
     let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
     let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
-    let legal =
-        jobs.filter(free_to_go).filter(|job| session.may_stop(unit, claimant.as_ref(), job, places_of(job)));
+    let legal = jobs.filter(free_to_go).filter(|job| session.may_stop(unit, claimant.as_ref(), job, places_of(job)));
     legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.holds().all_gpus()))
 }

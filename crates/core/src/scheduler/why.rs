@@ -453,7 +453,8 @@ fn too_little_vram(cluster: &Cluster, shape: &crate::model::job::Shape) -> Strin
 
 /// What no node at all has, if that is why: the last filter that any node came to.
 fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
-    let against: Option<Vec<Against>> = cluster.listed_nodes().map(|node| filter::suits(cluster, node, spec).err()).collect();
+    let against: Option<Vec<Against>> =
+        cluster.listed_nodes().map(|node| filter::suits(cluster, node, spec).err()).collect();
     let shape = &spec.shape;
     Some(match against?.into_iter().max()? {
         Against::Pool => {
@@ -480,8 +481,11 @@ fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
         }
         Against::Kept => {
             let pools: BTreeSet<&str> = cluster.listed_nodes().filter_map(|node| node.pool.as_deref()).collect();
-            let pools = pools.into_iter().filter(|pool| cluster.pools.contains_key(*pool)).collect::<Vec<_>>().join(", ");
-            format!("all suitable nodes are kept for the jobs of their pools ({pools}), which lend nothing to it, or not for long enough")
+            let pools =
+                pools.into_iter().filter(|pool| cluster.pools.contains_key(*pool)).collect::<Vec<_>>().join(", ");
+            format!(
+                "all suitable nodes are kept for the jobs of their pools ({pools}), which lend nothing to it, or not for long enough"
+            )
         }
         Against::Health | Against::Maintenance | Against::Lending => return None,
     })

@@ -387,11 +387,16 @@ impl Storm {
         // What a budget stops in every period, before it could save, runs for ever.
         let rationed = |job: &Job| {
             let above = ancestry(&job.spec.queue).filter_map(|path| cluster.queues.get(path));
-            job.is_running() && above.into_iter().any(|queue| queue.budget.is_some())
+            job.attempt.is_some() && above.into_iter().any(|queue| queue.budget.is_some())
         };
         let rations = cluster.jobs.values().any(|job| rationed(job));
+        // Its own windows and the times in which a pool is lent may never be open together for long enough.
+        let apart = |job: &Job| {
+            let lent = cluster.blocked.get(&job.id).is_some_and(|blocker| blocker.reason() == Reason::Lending);
+            lent && !job.spec.windows.is_empty()
+        };
         // Who waits for what such a job holds at this moment waits for its next pause.
-        let waits = |job: &Job| job.attempt.is_none() && (hopeless(&job.id) || rations);
+        let waits = |job: &Job| job.attempt.is_none() && (hopeless(&job.id) || apart(job) || rations);
         let stuck = |job: &&Arc<Job>| !waits(job) && !rationed(job);
         let waiting = cluster.jobs.values().filter(stuck).map(|job| {
             let (name, shape, wish) = (&job.spec.name, &job.spec.shape, &job.spec.topology);

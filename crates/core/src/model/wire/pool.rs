@@ -94,7 +94,11 @@ impl PoolFile {
         let rules = match self.lend.as_ref()? {
             LendFile::Word(word) => {
                 let when = word_time(word).unwrap_or_else(|| {
-                    found.add(field, format!("{word:?} is unknown"), "write never, always, or {windows: [20:00-08:00]}");
+                    found.add(
+                        field,
+                        format!("{word:?} is unknown"),
+                        "write never, always, or {windows: [20:00-08:00]}",
+                    );
                     LendTime::Never
                 });
                 return Some(lending(when));
@@ -104,7 +108,11 @@ impl PoolFile {
         let windows = windows(found, &field, &rules.windows);
         let when = if windows.is_empty() { LendTime::Always } else { LendTime::in_windows(windows) };
         for (index, path) in rules.to.iter().enumerate().filter(|(_, path)| !is_queue_path(path)) {
-            found.add(format!("{field}.to[{index}]"), format!("{path:?} is not a queue's path"), "write it like research/nlp");
+            found.add(
+                format!("{field}.to[{index}]"),
+                format!("{path:?} is not a queue's path"),
+                "write it like research/nlp",
+            );
         }
         let classes = rules.classes.iter().enumerate().filter_map(|(index, text)| {
             let class = |text: &str| Priority::ALL.into_iter().find(|class| class.to_string() == text);
@@ -150,7 +158,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn pools(lend: Value) -> Result<BTreeMap<String, Option<Lending>>, String> {
-        let file = json!({"pools": [{"name": "open", "nodes": ["n1"]}, {"name": "inference", "nodes": ["n0"], "lend": lend}]});
+        let file =
+            json!({"pools": [{"name": "open", "nodes": ["n1"]}, {"name": "inference", "nodes": ["n0"], "lend": lend}]});
         let file = serde_json::from_value::<ClusterFile>(file).map_err(|error| error.to_string())?;
         let plan = file.into_plan().map_err(|errors| errors[0].field.clone())?;
         Ok(plan.pools)
