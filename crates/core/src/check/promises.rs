@@ -70,7 +70,7 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
             false => {
                 let owed = by_class || may_reclaim(cluster, claim, claimant, victim);
                 let rotated = victim.spec.preemptible && rotated(cluster, claim, claimant, victim);
-                (owed && !shielded) || rotated || may_take_back(cluster, claim, claimant, (victim, *number))
+                (owed && !shielded) || rotated || may_take_back(cluster, claim, claimant, victim)
             }
         };
         let sheltered = claim.made_at == cluster.now && cluster.shelters(&claimant.spec, &victim.spec);
@@ -83,21 +83,22 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     }
 }
 
-/// Whether the victim, or somebody of its group, is a guest in the claimant's pool. Where its run was is looked at while the
-/// claim is made.
-fn may_take_back(cluster: &Cluster, claim: &Claim, claimant: &Job, (victim, number): (&Job, AttemptNo)) -> bool {
+/// Whether the victim, or somebody of its group, is a guest in the claimant's pool. Where their runs were is looked at while
+/// the claim is made; of a run that is over already nobody can say.
+fn may_take_back(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job) -> bool {
     let strange = claimant.spec.pool.is_some() && victim.spec.pool != claimant.spec.pool;
-    let over = victim.attempt.as_ref().is_none_or(|attempt| attempt.number != number);
-    let mates = claim.victims.iter().filter_map(|(id, number)| Some((cluster.job(*id)?, *number)));
     let group = |job: &Job| job.spec.group.as_ref().map(|group| group.name.clone());
-    let mut mates =
-        mates.filter(|(mate, _)| mate.id == victim.id || (group(mate).is_some() && group(mate) == group(victim)));
-    let guest = |(mate, number): (&Job, AttemptNo)| {
-        let attempt = mate.attempt.iter().filter(|attempt| attempt.number == number);
-        let places = attempt.flat_map(|attempt| &attempt.workers).map(|worker| &worker.place);
-        cluster.takes_back(&claimant.spec, &mate.spec, places)
+    let is_mate = |mate: &Job| mate.id == victim.id || (group(mate).is_some() && group(mate) == group(victim));
+    let is_guest = |(id, number): &(JobId, AttemptNo)| {
+        cluster.job(*id).filter(|mate| is_mate(mate)).is_some_and(|mate| {
+            let attempt = mate.attempt.as_ref().filter(|attempt| attempt.number == *number);
+            attempt.is_none_or(|attempt| {
+                let places = attempt.workers.iter().map(|worker| &worker.place);
+                cluster.takes_back(&claimant.spec, &mate.spec, places)
+            })
+        })
     };
-    strange && (over || claim.made_at < cluster.now || mates.any(guest))
+    strange && (claim.made_at < cluster.now || claim.victims.iter().any(is_guest))
 }
 
 /// Rule 3: whoever is moved said that it yields or saves when asked, and is moved for nobody of a lower class, nor of the

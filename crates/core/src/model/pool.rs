@@ -133,13 +133,18 @@ impl Cluster {
         holder: &JobSpec,
         places: impl IntoIterator<Item = &'p Place>,
     ) -> bool {
-        let own = self.own_pool(claimant).filter(|own| holder.pool.as_deref() != Some(*own));
+        let own = self.own_pool(claimant).filter(|_| self.may_host(claimant, holder));
         own.is_some_and(|own| places.into_iter().any(|place| self.node(place.node).pool.as_deref() == Some(own)))
+    }
+
+    /// Whether the one is an own job of a kept pool, where the other would be a guest.
+    pub fn may_host(&self, one: &JobSpec, other: &JobSpec) -> bool {
+        self.own_pool(one).is_some_and(|own| other.pool.as_deref() != Some(own))
     }
 
     /// Whether the job is an own one of a kept pool and the claimant is not: then no class gives the right to stop it.
     pub fn shelters(&self, claimant: &JobSpec, job: &JobSpec) -> bool {
-        self.own_pool(job).is_some_and(|own| claimant.pool.as_deref() != Some(own))
+        self.may_host(job, claimant)
     }
 
     /// The pools whose guest the job is where it runs, each with when it has to be gone.

@@ -16,7 +16,7 @@ impl<'a> Session<'a> {
         let cluster = self.cluster;
         let strange = |node: &&Node| {
             let lent = |job: &&Job| cluster.lending(node, &job.spec);
-            unit.iter().find_map(|job| lent(job)).is_some_and(|(pool, _)| pick(pool))
+            unit.iter().find_map(lent).is_some_and(|(pool, _)| pick(pool))
         };
         let nodes: Vec<NodeId> = cluster.nodes.iter().map(AsRef::as_ref).filter(strange).map(|node| node.id).collect();
         for node in nodes {

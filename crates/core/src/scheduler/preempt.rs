@@ -51,16 +51,10 @@ pub fn may_evict(session: &Session<'_>, claimant: &Job, job: &Job) -> bool {
         && !session.cluster.shelters(&claimant.spec, &job.spec)
 }
 
-/// Whether the unit may stop a holder of these places: by the right of each of its jobs, or as the own of the kept pool in
-/// which they are.
-pub fn may_free<'p>(
-    session: &Session<'_>,
-    unit: &Unit<'_>,
-    job: &Job,
-    places: impl IntoIterator<Item = &'p Place> + Clone,
-) -> bool {
-    let takes_back = |one: &Job| session.cluster.takes_back(&one.spec, &job.spec, places.clone());
-    unit.iter().all(|one| may_evict(session, one, job) || takes_back(one))
+/// Whether the unit may stop the job, by the right of each of its jobs; or, where somebody of its gang is a guest in the
+/// kept pool whose own they are.
+pub fn may_free(session: &Session<'_>, unit: &Unit<'_>, job: &Job, guests: bool) -> bool {
+    unit.iter().all(|one| may_evict(session, one, job) || (guests && session.cluster.may_host(&one.spec, &job.spec)))
 }
 
 fn outclasses(session: &Session<'_>, claimant: &JobSpec, job: &Job) -> bool {
@@ -121,8 +115,9 @@ impl<'a> Session<'a> {
         let Some(claimant) = claimant else { return Vec::new() };
         let inside = |i: &usize| pool.victims[*i].part.as_ref().is_some_and(|(_, whole)| plan.victims.contains(whole));
         let by_class = |i: &usize| {
-            let jobs = &pool.victims[*i].jobs;
-            jobs.iter().all(|job| may_free(self, unit, job, pool.victims[*i].places.iter().copied()))
+            let victim = &pool.victims[*i];
+            let guests = self.are_guests(unit, victim);
+            victim.jobs.iter().all(|job| may_free(self, unit, job, guests))
         };
         let (by_class, reclaimed): (Vec<usize>, Vec<usize>) =
             plan.victims.iter().copied().filter(|i| !inside(i)).partition(by_class);
