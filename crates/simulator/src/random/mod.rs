@@ -390,10 +390,13 @@ impl Storm {
             job.attempt.is_some() && above.into_iter().any(|queue| queue.budget.is_some())
         };
         let rations = cluster.jobs.values().any(|job| rationed(job));
-        // Its own windows and the times in which a pool is lent may never be open together for long enough.
+        // Windows of its group and the times in which a pool is lent may never be open together for long enough.
         let apart = |job: &Job| {
             let lent = cluster.blocked.get(&job.id).is_some_and(|blocker| blocker.reason() == Reason::Lending);
-            lent && !job.spec.windows.is_empty()
+            let mate = |other: &&Arc<Job>| {
+                other.id == job.id || (other.spec.group == job.spec.group && job.spec.group.is_some())
+            };
+            lent && cluster.jobs.values().filter(mate).any(|job| !job.spec.windows.is_empty())
         };
         // Who waits for what such a job holds at this moment waits for its next pause.
         let waits = |job: &Job| job.attempt.is_none() && (hopeless(&job.id) || apart(job) || rations);
