@@ -5,10 +5,14 @@ use crate::model::amounts::count;
 use crate::model::demand::Want;
 use crate::model::ids::JobId;
 use crate::model::job::{Dependency, DependencyKind, Job, JobSpec, JobState, Owner, StopWhy};
+use crate::model::pool::Lending;
 use crate::model::queue::{Queue, ancestry};
 use crate::scheduler::fragment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// What a cluster file says of nodes, of ways up, and of pools.
+type Fabric = (BTreeMap<String, NodePlacement>, BTreeMap<String, u64>, BTreeMap<String, Option<Lending>>);
 
 impl Change<'_> {
     pub fn submit(&mut self, spec: Arc<JobSpec>, owner: Owner) -> Result<(), Refusal> {
@@ -269,13 +273,14 @@ impl Change<'_> {
         held
     }
 
-    pub fn set_fabric(
-        &mut self,
-        placements: BTreeMap<String, NodePlacement>,
-        uplinks: BTreeMap<String, u64>,
-        by: String,
-    ) -> Result<(), Refusal> {
+    pub fn set_fabric(&mut self, (placements, uplinks, pools): Fabric, by: String) -> Result<(), Refusal> {
         self.cluster.fabric.uplinks.extend(uplinks);
+        for (name, lending) in pools {
+            match lending {
+                Some(lending) => drop(self.cluster.pools.insert(name, Lending { since: self.now, ..lending })),
+                None => drop(self.cluster.pools.remove(&name)),
+            }
+        }
         for (name, placement) in placements {
             self.cluster.placements.insert(name.clone(), placement.clone());
             if let Some(id) = self.cluster.node_names.get(&name).copied() {

@@ -6,6 +6,7 @@ use super::ids::{JobId, NodeId};
 use super::job::{Job, Priority};
 use super::node::{HealthState, Node};
 use super::policy::Policy;
+use super::pool::Lending;
 use super::queue::Queue;
 use super::time::Time;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,9 @@ pub struct Cluster {
     /// What the cluster file says of nodes, also of those that have not joined yet.
     pub placements: BTreeMap<String, NodePlacement>,
     pub queues: BTreeMap<String, Queue>,
+    /// Pools that are kept for their own jobs, by name, with how they are lent. Any other pool is open.
+    #[serde(default)]
+    pub pools: BTreeMap<String, Lending>,
     /// Jobs that are not in a terminal state.
     pub jobs: BTreeMap<JobId, Arc<Job>>,
     /// Records of arrays: none of them is looked at by a decision, only the tasks that were made into jobs.

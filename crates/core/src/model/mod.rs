@@ -19,6 +19,7 @@ pub mod node;
 pub mod part;
 pub mod past;
 pub mod policy;
+pub mod pool;
 pub mod queue;
 pub mod report;
 pub mod split;

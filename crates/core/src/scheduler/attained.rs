@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 /// which is settled by rank. So a queue's policy moves nobody else's jobs. Who waited beyond the bound has a place that goes
 /// to nobody who did not: it would go with the one whose it is when that one starts, and with it the other's turn.
 pub fn reorder(cluster: &Cluster, pending: &mut [&Job], now: Time) {
-    let mut places: BTreeMap<(&str, Priority, bool), Vec<usize>> = BTreeMap::new();
+    let mut places: BTreeMap<(&str, Priority, Option<&str>, bool), Vec<usize>> = BTreeMap::new();
     for (index, job) in pending.iter().enumerate().filter(|(_, job)| job.attempt.is_none() && is_las(cluster, job)) {
         let promoted = cluster.is_promoted(job, now);
-        places.entry((&job.spec.queue, job.spec.priority, promoted)).or_default().push(index);
+        let peers = (job.spec.queue.as_str(), job.spec.priority, cluster.own_pool(&job.spec), promoted);
+        places.entry(peers).or_default().push(index);
     }
     for places in places.values() {
         let mut peers: Vec<&Job> = places.iter().map(|index| pending[*index]).collect();

@@ -8,7 +8,7 @@ use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
 use super::turns::Turns;
-use super::{Session, Unit, estimate, order, uplinks, victims};
+use super::{Session, Unit, estimate, order, pools, uplinks, victims};
 use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
@@ -18,7 +18,7 @@ use crate::model::node::{HealthState, Node};
 use crate::model::queue::ancestry;
 use crate::model::time::{Time, rfc3339};
 use crate::model::wire::api::{Gate, NodeCount, Why};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Names at most so many of the jobs ahead.
@@ -29,8 +29,9 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
     let Some(job) = cluster.job(id) else { return super::why_arrays::why(cluster, id, now) };
     if job.state != JobState::Pending {
         let why = not_waiting(job);
-        let shared = uplinks::report(cluster, job).map(|shared| format!("{}; {shared}", why.summary));
-        return Some(Why { summary: shared.unwrap_or_else(|| why.summary.clone()), ..why });
+        let reports = [uplinks::report(cluster, job), pools::report(cluster, job)];
+        let parts = std::iter::once(why.summary.clone()).chain(reports.into_iter().flatten());
+        return Some(Why { summary: parts.collect::<Vec<_>>().join("; "), ..why });
     }
     let asking = Asking::of(cluster, now);
     let mut session = Session::new(cluster, &asking, now);
@@ -232,6 +233,8 @@ fn count_nodes(session: &Session<'_>, spec: &JobSpec) -> Vec<NodeCount> {
 fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
     match filter::accepts(session.cluster, node, spec, session.now, session.now) {
         Err(Against::Pool) => (1, format!("not in pool {}", spec.pool.as_deref().unwrap_or("?"))),
+        Err(Against::Kept) => (1, format!("in pool {}, which lends nothing to it", pool_of(node))),
+        Err(Against::Lending) => (7, format!("in pool {}, which is not lent to it now", pool_of(node))),
         Err(Against::GpuModel) => (2, format!("other GPU model ({})", model_of(node))),
         Err(Against::Vram) => (3, "GPUs with too little memory".to_string()),
         Err(Against::Bandwidth) => (4, "too little PCIe or network bandwidth".to_string()),
@@ -241,6 +244,10 @@ fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
         Err(Against::Maintenance) => (6, "maintenance is planned before it could be through or have left".to_string()),
         Ok(()) => room_verdict(session, spec, node),
     }
+}
+
+fn pool_of(node: &Node) -> &str {
+    node.pool.as_deref().unwrap_or("?")
 }
 
 fn model_of(node: &Node) -> &str {
@@ -446,7 +453,8 @@ fn too_little_vram(cluster: &Cluster, shape: &crate::model::job::Shape) -> Strin
 
 /// What no node at all has, if that is why: the last filter that any node came to.
 fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
-    let against: Option<Vec<Against>> = cluster.listed_nodes().map(|node| filter::suits(node, spec).err()).collect();
+    let against: Option<Vec<Against>> =
+        cluster.listed_nodes().map(|node| filter::suits(cluster, node, spec).err()).collect();
     let shape = &spec.shape;
     Some(match against?.into_iter().max()? {
         Against::Pool => {
@@ -471,6 +479,14 @@ fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
             let labels: Vec<String> = shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("no node that is suitable otherwise has the labels {}", labels.join(", "))
         }
-        Against::Health | Against::Maintenance => return None,
+        Against::Kept => {
+            let pools: BTreeSet<&str> = cluster.listed_nodes().filter_map(|node| node.pool.as_deref()).collect();
+            let pools =
+                pools.into_iter().filter(|pool| cluster.pools.contains_key(*pool)).collect::<Vec<_>>().join(", ");
+            format!(
+                "all suitable nodes are kept for the jobs of their pools ({pools}), which lend nothing to it, or not for long enough"
+            )
+        }
+        Against::Health | Against::Maintenance | Against::Lending => return None,
     })
 }

@@ -4,11 +4,12 @@
 //! end: what waits for ever is as much a failure as a broken rule.
 pub(crate) mod dice;
 mod make;
+mod pools;
 
 use crate::world::agent::{Key, Process};
 use crate::world::{Broken, OPERATOR, TraceLine, World};
 use dice::Dice;
-use ganger_core::lifecycle::Input;
+use ganger_core::lifecycle::{Input, Refusal};
 use ganger_core::model::decision::Reason;
 use ganger_core::model::ids::{AttemptNo, JobId, NodeId};
 use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Group, Job, JobSpec, JobState};
@@ -25,6 +26,8 @@ use std::sync::Arc;
 const CALENDAR_FROM: u64 = 10_000;
 /// Storms from this seed on also have arrays.
 const ARRAYS_FROM: u64 = 20_000;
+/// Storms from this seed on also have a pool that is kept for its own jobs.
+const POOLS_FROM: u64 = 30_000;
 /// After the storm everything has this long to come to its end.
 const AFTERMATH: Span = Span::hours(90 * 24);
 /// So many lines of the trace, up to the first broken rule, go into a failure.
@@ -129,6 +132,7 @@ struct Storm {
     sizes: Dice,
     calendar: Option<Dice>,
     arrays: Option<Dice>,
+    pools: Option<Dice>,
     submitted: usize,
     /// A group of two whose second job is not submitted yet.
     half_group: Option<String>,
@@ -144,7 +148,10 @@ impl Storm {
         if let Some(Err(why)) = window.map(|window| world.set("array.window", &window)) {
             world.note("refused", why.to_string());
         }
-        Storm { world, jobs, choice, time, sizes, calendar, arrays, submitted: 0, half_group: None }
+        let pools = (seed >= POOLS_FROM).then(|| dice.child("pools"));
+        let mut storm = Storm { world, jobs, choice, time, sizes, calendar, arrays, pools, submitted: 0, half_group: None };
+        storm.about_pools(pools::keep);
+        storm
     }
 
     fn event(&mut self) {
@@ -157,6 +164,9 @@ impl Storm {
             self.resize();
         }
         self.maintain();
+        if self.pools.as_mut().is_some_and(|dice| dice.one_in(40)) {
+            self.about_pools(pools::say);
+        }
         let node = NodeId(self.choice.below(self.world.cluster().nodes.len() as u64) as u32);
         match self.choice.below(100) {
             0..37 => self.submit(),
@@ -205,6 +215,14 @@ impl Storm {
         }
     }
 
+    /// In a storm with a kept pool.
+    fn about_pools(&mut self, say: fn(&mut Dice, &mut World) -> Result<(), Refusal>) {
+        let Some(dice) = &mut self.pools else { return };
+        if let Err(why) = say(dice, &mut self.world) {
+            self.world.note("refused", why.to_string());
+        }
+    }
+
     /// Maintenance is planned, in a storm that has a calendar.
     fn maintain(&mut self) {
         let Some(dice) = &mut self.calendar else { return };
@@ -228,6 +246,9 @@ impl Storm {
         }
         if let Some(dice) = &mut self.calendar {
             date(dice, spec, self.world.now());
+        }
+        if let Some(dice) = &mut self.pools {
+            pools::join(dice, spec);
         }
         while self.submitted > 0 && self.jobs.one_in(6) {
             let job = JobId(1 + self.jobs.below(self.submitted as u64));
@@ -366,11 +387,19 @@ impl Storm {
         // What a budget stops in every period, before it could save, runs for ever.
         let rationed = |job: &Job| {
             let above = ancestry(&job.spec.queue).filter_map(|path| cluster.queues.get(path));
-            job.is_running() && above.into_iter().any(|queue| queue.budget.is_some())
+            job.attempt.is_some() && above.into_iter().any(|queue| queue.budget.is_some())
         };
         let rations = cluster.jobs.values().any(|job| rationed(job));
+        // Windows of its group and the times in which a pool is lent may never be open together for long enough.
+        let apart = |job: &Job| {
+            let lent = cluster.blocked.get(&job.id).is_some_and(|blocker| blocker.reason() == Reason::Lending);
+            let mate = |other: &&Arc<Job>| {
+                other.id == job.id || (other.spec.group == job.spec.group && job.spec.group.is_some())
+            };
+            lent && cluster.jobs.values().filter(mate).any(|job| !job.spec.windows.is_empty())
+        };
         // Who waits for what such a job holds at this moment waits for its next pause.
-        let waits = |job: &Job| job.attempt.is_none() && (hopeless(&job.id) || rations);
+        let waits = |job: &Job| job.attempt.is_none() && (hopeless(&job.id) || apart(job) || rations);
         let stuck = |job: &&Arc<Job>| !waits(job) && !rationed(job);
         let waiting = cluster.jobs.values().filter(stuck).map(|job| {
             let (name, shape, wish) = (&job.spec.name, &job.spec.shape, &job.spec.topology);

@@ -32,11 +32,12 @@ const WORDY: [Op; 3] = [Op::Equal, Op::NotEqual, Op::Contains];
 const EITHER: [Op; 2] = [Op::Equal, Op::NotEqual];
 
 /// Every reason code that `reason=` may name.
-const REASONS: [Reason; 15] = [
+const REASONS: [Reason; 16] = [
     Reason::Resources,
     Reason::Topology,
     Reason::NodeFilter,
     Reason::Health,
+    Reason::Lending,
     Reason::Priority,
     Reason::QueueLimit,
     Reason::Budget,

@@ -195,6 +195,6 @@ fn begin(value: &str) -> Result<Begin, String> {
 const FROM_THURSDAY: u32 = 3;
 
 /// Comma-separated windows, each `[DAYS ]HH:MM-HH:MM[ ZONE]`.
-fn windows(value: &str) -> Result<Vec<Window>, String> {
+pub(super) fn windows(value: &str) -> Result<Vec<Window>, String> {
     value.split(',').map(|text| Window::parse(text).map(|window| window.days_later(FROM_THURSDAY))).collect()
 }

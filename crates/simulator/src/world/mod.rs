@@ -13,12 +13,13 @@ mod truth;
 use crate::clock::Agenda;
 use agent::{Agent, Key};
 use ganger_core::check;
-use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
+use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
 use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::Cluster;
 use ganger_core::model::decision::{Decision, Step};
 use ganger_core::model::ids::{JobId, NodeId};
 use ganger_core::model::job::{Job, JobSpec, JobState, Owner, Place};
+use ganger_core::model::pool::Lending;
 use ganger_core::model::report::Report;
 use ganger_core::model::time::{Span, Time};
 use ganger_core::scheduler;
@@ -229,8 +230,23 @@ impl World {
     }
 
     pub fn set_uplink(&mut self, leaf: &str, bps: u64) -> Result<(), Refusal> {
-        let (placements, uplinks, by) = (BTreeMap::new(), [(leaf.to_string(), bps)].into(), OPERATOR.to_string());
-        self.apply(Input::Fabric { placements, uplinks, by }).map(|_| ())
+        let (placements, pools, by) = (BTreeMap::new(), BTreeMap::new(), OPERATOR.to_string());
+        let uplinks = [(leaf.to_string(), bps)].into();
+        self.apply(Input::Fabric { placements, uplinks, pools, by }).map(|_| ())
+    }
+
+    pub fn put_in_pool(&mut self, node: &str, pool: &str) -> Result<(), Refusal> {
+        let (uplinks, pools, by) = (BTreeMap::new(), BTreeMap::new(), OPERATOR.to_string());
+        let placement = NodePlacement { pool: Some(pool.to_string()), ..NodePlacement::default() };
+        let placements = [(node.to_string(), placement)].into();
+        self.apply(Input::Fabric { placements, uplinks, pools, by }).map(|_| ())
+    }
+
+    /// Keeps a pool for its own jobs, lent as `lending` says; `None`: it is open to all.
+    pub fn set_pool(&mut self, pool: &str, lending: Option<Lending>) -> Result<(), Refusal> {
+        let (placements, uplinks, by) = (BTreeMap::new(), BTreeMap::new(), OPERATOR.to_string());
+        let pools = [(pool.to_string(), lending)].into();
+        self.apply(Input::Fabric { placements, uplinks, pools, by }).map(|_| ())
     }
 
     pub fn set_queues(&mut self, queues: Vec<QueueSpec>) -> Result<(), Refusal> {
