@@ -14,7 +14,7 @@ async fn what_is_held_waits_and_was_charged_adds_up() {
     let owner = server.owner();
     let (trigger, shutdown) = pair();
     let agent = Agent::register(owner.clone(), "n0").await.spawn(shutdown);
-    let queues = json!({"queues": [{"name": "lab", "budget": {"gpu_hours": 10, "per": "day", "user_gpu_hours": 5}}, {"name": "lab/nlp"}]});
+    let queues = json!({"queues": [{"name": "lab", "budget": {"gpu_hours": 10, "per": "day", "per_user": 5}}, {"name": "lab/nlp"}]});
     let _: Value = owner.post("/v1/queues", &queues).await.unwrap();
     let file =
         json!({"leaves": {"leaf1": ["n0"]}, "uplink": {"leaf1": "400Gbps"}, "settings": {"usage.half_life": "1h"}});

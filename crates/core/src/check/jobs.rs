@@ -198,8 +198,8 @@ pub fn queues(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
     let mut started: BTreeMap<&str, bool> = BTreeMap::new();
     let starts = |job: &&Job| job.attempt.as_ref().is_some_and(|attempt| attempt.placed_at == cluster.now);
     for job in jobs.iter().filter_map(|id| cluster.job(*id)).filter(starts) {
-        let counts =
-            job.spec.shape.gpus > 0 && job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
+        let counts = job.spec.total().all_gpus_milli() > 0
+            && job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
         ancestry(&job.spec.queue).for_each(|path| *started.entry(path).or_default() |= counts);
     }
     for (path, queue) in &cluster.queues {

@@ -21,17 +21,17 @@ pub struct Rank {
     senior: (Time, JobId),
 }
 
-/// GPU-milliseconds that the job held so far.
+/// GPU-milliseconds that the job held so far, parts of GPUs as what they are.
 pub fn gpu_ms(job: &Job, now: Time) -> u64 {
-    let live = job.attempt.as_ref().map_or(0, |attempt| {
-        let held = now.since(attempt.placed_at).0;
-        held.saturating_mul(live_gpus(attempt))
+    let live_us = job.attempt.as_ref().map_or(0, |attempt| {
+        // Milliseconds of thousandths are microseconds.
+        now.since(attempt.placed_at).0.saturating_mul(live_gpu_milli(attempt))
     });
-    (job.gpu_us / 1_000).saturating_add(live)
+    job.gpu_us.saturating_add(live_us) / 1_000
 }
 
-fn live_gpus(attempt: &Attempt) -> u64 {
-    attempt.live().map(|worker| u64::from(worker.place.gpus.count_ones())).sum()
+fn live_gpu_milli(attempt: &Attempt) -> u64 {
+    attempt.live_resources().all_gpus_milli()
 }
 
 /// 0 below one quantum, then one more with each doubling.
@@ -132,8 +132,9 @@ pub fn next_change(cluster: &Cluster, since: Time) -> Option<Time> {
 fn changes(cluster: &Cluster, job: &Job, since: Time) -> impl Iterator<Item = Time> {
     let next = next_level_ms(&cluster.policy.las, gpu_ms(job, since));
     let level = job.attempt.as_ref().zip(next).and_then(|(attempt, next_ms)| {
-        let rest_ms = next_ms.saturating_sub(job.gpu_us / 1_000);
-        Some(attempt.placed_at + Span(rest_ms.div_ceil(Some(live_gpus(attempt)).filter(|gpus| *gpus > 0)?)))
+        let rest_us = next_ms.saturating_mul(1_000).saturating_sub(job.gpu_us);
+        let gpu_milli = Some(live_gpu_milli(attempt)).filter(|milli| *milli > 0)?;
+        Some(attempt.placed_at + Span(rest_us.div_ceil(gpu_milli)))
     });
     protected_until(cluster, job).into_iter().chain(level)
 }

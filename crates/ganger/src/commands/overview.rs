@@ -3,6 +3,7 @@ use crate::cli::{Top, Usage};
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{Look, emit, json::json, overview};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// Clears the screen and goes to its upper left corner.
@@ -19,7 +20,8 @@ pub async fn top(api: &Api, args: Top, look: &Look) -> Result<(), Failure> {
         let look = Look { now_ms: ganger_runtime::clock::unix_ms(), ..*look };
         emit(&match look.is_json() {
             true => serde_json::to_string(&view).map_err(|error| Failure::failed(error.to_string()))? + "\n",
-            false => format!("{CLEAR}{}", overview::top(&view, &look)),
+            false if std::io::stdout().is_terminal() => format!("{CLEAR}{}", overview::top(&view, &look)),
+            false => overview::top(&view, &look),
         })?;
         tokio::time::sleep(Duration::from_millis(every.0.max(100))).await;
     }
