@@ -118,6 +118,8 @@ pub(crate) struct Session<'a> {
     pub started: BTreeSet<JobId>,
     /// How often this decision looked for jobs to move.
     searches: u32,
+    /// The work units spent before this walk.
+    walk_from: u64,
     /// A unit found places that only a limit on the memory of their GPUs forbids: when others start, it may find others.
     picky: bool,
     /// Something was taken back: the walk has to begin again.
@@ -234,6 +236,7 @@ impl<'a> Session<'a> {
             claiming: BTreeMap::new(),
             started: BTreeSet::new(),
             searches: 0,
+            walk_from: 0,
             picky: false,
             again: false,
             unwelcome: BTreeSet::new(),
@@ -426,7 +429,7 @@ impl<'a> Session<'a> {
     fn walk(&mut self, units: &[Unit<'a>]) {
         loop {
             let steps = self.steps.len();
-            (self.again, self.picky) = (false, false);
+            (self.again, self.picky, self.walk_from) = (false, false, self.draft.work);
             self.blocked.clear();
             self.failed.clear();
             self.reserved.clear();
