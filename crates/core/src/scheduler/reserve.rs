@@ -213,18 +213,20 @@ impl<'a> Session<'a> {
         times
     }
 
-    /// Between two closings of nodes more is free the later it is, so the first time that suffices can be bisected. What has
-    /// ended by a time that does not suffice stays off the draft for the later ones.
+    /// Between two closings of nodes more is free the later it is, so the first time that suffices can be bisected: within
+    /// twice as far as it has to look, because most starts are near and every end costs a look at its nodes. What has ended
+    /// by a time that does not suffice stays off the draft for the later ones.
     fn first_fit(
         &mut self,
         unit: &Unit<'a>,
         ends: &[(Time, usize)],
         times: &[Time],
     ) -> Option<(Time, Vec<Vec<Place>>)> {
-        let (mut low, mut high, mut ended) = (0, times.len(), 0);
+        let (mut low, mut high, mut ended, mut reach) = (0, times.len(), 0, 1);
         let (mut best, start) = (None, self.draft.mark());
         while low < high {
-            let middle = (low + high) / 2;
+            let middle = if best.is_some() { (low + high) / 2 } else { (low + reach - 1).min(high - 1) };
+            reach *= 2;
             let by = ended + ends[ended..].partition_point(|(end, _)| *end <= times[middle]);
             let mark = self.draft.mark();
             self.draft.give_all(ends[ended..by].iter().flat_map(|(_, index)| self.ends[*index].places.iter()));
