@@ -104,7 +104,7 @@ pub(crate) struct Session<'a> {
     freed: BTreeMap<FreedKey, Amounts>,
     /// What of its memory and bandwidth each claim still waits for.
     awaited: BTreeMap<JobId, Amounts>,
-    /// Some GPU is split, so any start may have to wait for one.
+    /// Some GPU is split, or is by what the walk before decided, so any start may have to wait for one.
     splits: bool,
     /// Whose entries in `ends` are claims: those in flight and those of this decision.
     promised: BTreeSet<JobId>,
@@ -229,7 +229,7 @@ impl<'a> Session<'a> {
             groups: order::groups(cluster),
             freed: BTreeMap::new(),
             awaited: BTreeMap::new(),
-            splits: cluster.nodes.iter().any(|node| !node.splits.is_empty()),
+            splits: slices::leaves_splits(cluster, &[]),
             promised: BTreeSet::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeSet::new(),
@@ -430,6 +430,7 @@ impl<'a> Session<'a> {
         loop {
             let steps = self.steps.len();
             (self.again, self.picky, self.walk_from) = (false, false, self.draft.work);
+            self.splits = slices::leaves_splits(self.cluster, &self.steps);
             self.blocked.clear();
             self.failed.clear();
             self.reserved.clear();

@@ -7,7 +7,7 @@ mod layouts;
 mod overlay;
 mod words;
 
-pub use layouts::with_repartitions;
+pub use layouts::{leaves_splits, with_repartitions};
 pub use overlay::{Moved, NodeParts, Parts};
 pub use words::{offered, shortage};
 
