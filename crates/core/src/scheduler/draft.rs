@@ -115,9 +115,9 @@ impl<'a> Draft<'a> {
         self.parts.of(node)
     }
 
-    /// Whether some GPU is in parts on this draft.
+    /// Whether somebody holds a part of a GPU on this draft.
     pub fn has_parts(&self) -> bool {
-        self.parts.nodes().next().is_some()
+        self.parts.are_held()
     }
 
     /// What is free on the node, to come back to with [`Draft::put`].
