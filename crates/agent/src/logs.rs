@@ -7,6 +7,7 @@ use crate::account::Account;
 use crate::config::LogPolicy;
 use crate::unit::UnitKey;
 use ganger_core::model::ids::JobId;
+use ganger_core::model::wire::agent::Launch;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -31,8 +32,10 @@ fn libc_nofollow() -> i32 {
     OFlags::NOFOLLOW.bits() as i32
 }
 
-/// The path of `output` for one rank: `%j` job, `%x` name, `%t` rank, `%a` attempt, `%%` a percent sign.
-pub fn output_path(pattern: &str, key: UnitKey, name: &str, workdir: &Path) -> PathBuf {
+/// The path of `output` for one rank: `%j` job, `%x` name, `%t` rank, `%a` attempt, `%%` a percent sign. Of a task of an
+/// array `%A` is the array and `%a` the index, as Slurm's users know them.
+pub fn output_path(pattern: &str, key: UnitKey, launch: &Launch, workdir: &Path) -> PathBuf {
+    let task = launch.task;
     let mut path = String::new();
     let mut characters = pattern.chars();
     while let Some(character) = characters.next() {
@@ -41,10 +44,11 @@ pub fn output_path(pattern: &str, key: UnitKey, name: &str, workdir: &Path) -> P
             continue;
         }
         match characters.next() {
-            Some('j' | 'A') => path.push_str(&key.job.to_string()),
-            Some('x') => path.push_str(&name.replace('/', "_")),
+            Some('j') => path.push_str(&key.job.to_string()),
+            Some('A') => path.push_str(&task.map_or(key.job, |task| task.array).to_string()),
+            Some('x') => path.push_str(&launch.name.replace('/', "_")),
             Some('t') => path.push_str(&key.lead.to_string()),
-            Some('a') => path.push_str(&key.attempt.to_string()),
+            Some('a') => path.push_str(&task.map_or(key.attempt.0, |task| task.index).to_string()),
             Some('%') => path.push('%'),
             Some(other) => path.extend(['%', other]),
             None => path.push('%'),
@@ -131,8 +135,9 @@ fn by_job(logs: &Path) -> BTreeMap<JobId, Kept> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use crate::testing::{self, TempDir};
     use ganger_core::model::ids::{AttemptNo, Rank};
+    use ganger_core::model::job::Launcher;
 
     fn key() -> UnitKey {
         UnitKey { job: JobId(7), attempt: AttemptNo(2), lead: Rank(3) }
@@ -145,9 +150,14 @@ mod tests {
 
     #[test]
     fn patterns_are_filled_in() {
-        let path = |pattern| output_path(pattern, key(), "a/b", Path::new("/w"));
+        let mut launch = testing::launch(Launcher::Ranks);
+        launch.name = "a/b".into();
+        let path = |pattern| output_path(pattern, key(), &launch, Path::new("/w"));
         assert_eq!(path("out/%x-%j.%a.%t-100%%-%q"), Path::new("/w/out/a_b-7.2.3-100%-%q"));
-        assert_eq!(path("/abs/%t"), Path::new("/abs/3"));
+        assert_eq!(path("/abs/%t-%A"), Path::new("/abs/3-7"));
+        launch.task = Some(testing::task());
+        let path = |pattern| output_path(pattern, key(), &launch, Path::new("/w"));
+        assert_eq!(path("slurm-%A_%a-%j.out"), Path::new("/w/slurm-5_4-7.out"));
     }
 
     #[test]

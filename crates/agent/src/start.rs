@@ -147,7 +147,7 @@ fn open_logs(unit: &Unit, layout: &Layout, account: &Account, workdir: &Path) ->
         }
     }
     if let Some(pattern) = &unit.launch.run.output {
-        let path = logs::output_path(pattern, unit.key, &unit.launch.name, workdir);
+        let path = logs::output_path(pattern, unit.key, &unit.launch, workdir);
         if let Err(why) = logs::link(&path, &log, &layout.logs(), account) {
             tracing::warn!(unit = %unit.key, %why, "the job's output is in its log only");
         }

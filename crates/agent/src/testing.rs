@@ -5,7 +5,7 @@ use ganger_core::model::job::{CheckpointPolicy, Launcher, Owner, RunSpec};
 use ganger_core::model::machine::mig::{Extra, Instance};
 use ganger_core::model::split::{Part, Slice};
 use ganger_core::model::time::{Span, Time};
-use ganger_core::model::wire::agent::{Action, Devices, Launch, Order, RankSite};
+use ganger_core::model::wire::agent::{Action, Devices, Launch, Order, RankSite, TaskSite};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -73,7 +73,13 @@ pub fn launch(launcher: Launcher) -> Launch {
             site("n1", "10.0.0.2", 1),
         ],
         leased: true,
+        task: None,
     }
+}
+
+/// Task 4 of array 5 with the indices 0, 2, 4 and 6.
+pub fn task() -> TaskSite {
+    TaskSite { array: JobId(5), index: 4, count: 4, lowest: 0, highest: 6, step: 2 }
 }
 
 /// The orders for node `n1`: ranks 2 and 3.

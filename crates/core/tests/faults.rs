@@ -349,7 +349,7 @@ fn a_node_that_names_no_spine_leaves_its_leaf_where_it_is() {
     let placement =
         NodePlacement { leaf: Some("leaf7".to_string()), spine: Some("s1".to_string()), ..NodePlacement::default() };
     let placements = BTreeMap::from([("n0".to_string(), placement)]);
-    lab.apply(Input::Fabric { placements, uplinks: BTreeMap::new(), by: "op".to_string() });
+    lab.apply(Input::Fabric { placements, uplinks: BTreeMap::new(), pools: BTreeMap::new(), by: "op".to_string() });
     let before = lab.cluster.fabric.spine_of(lab.cluster.node(N0).leaf);
     register(&mut lab, "n1", &machine, "leaf7");
     assert_eq!(lab.cluster.node(N0).leaf, lab.cluster.node(NodeId(1)).leaf);

@@ -71,15 +71,23 @@ fn storms_with_a_calendar_that_once_broke_a_rule_hold() {
     storms([10_041, 10_164], 120);
 }
 
+/// Arrays, of which people hold, release and cancel single tasks, also such as are no jobs yet or no more.
+#[test]
+fn storms_with_arrays_break_no_rule() {
+    let sum = storms(20_000..20_030, 120);
+    assert!(sum.tasks > sum.submitted / 3 && sum.done > sum.submitted / 3, "{sum:?}");
+}
+
 #[test]
 fn a_storm_follows_from_its_seed() {
     assert_eq!(storm(3, 60), storm(3, 60));
     assert_eq!(storm(10_003, 60), storm(10_003, 60));
+    assert_eq!(storm(20_003, 60), storm(20_003, 60));
 }
 
 /// More and longer storms: `cargo test -p ganger-simulator --release --test storm -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn long_storms_break_no_rule() {
-    storms((1_000..1_500).chain(11_000..11_500), 400);
+    storms((1_000..1_500).chain(11_000..11_500).chain(21_000..21_500), 400);
 }

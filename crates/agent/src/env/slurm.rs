@@ -1,6 +1,7 @@
 //! The `SLURM_` names that scripts and frameworks written for Slurm read.
 use super::layout::Layout;
 use super::{Names, Scene, devices, hostlist};
+use ganger_core::model::wire::agent::TaskSite;
 
 pub(super) fn identity(scene: &Scene, layout: &Layout, names: &mut Names) {
     job(scene, layout, names);
@@ -32,6 +33,18 @@ fn job(scene: &Scene, layout: &Layout, names: &mut Names) {
     if let Some(limit) = scene.launch.time_limit {
         names.set("SLURM_JOB_END_TIME", (scene.now + limit).0 / 1_000);
     }
+    if let Some(task) = &scene.launch.task {
+        array(task, names);
+    }
+}
+
+fn array(task: &TaskSite, names: &mut Names) {
+    names.set("SLURM_ARRAY_JOB_ID", task.array);
+    names.set("SLURM_ARRAY_TASK_ID", task.index);
+    names.set("SLURM_ARRAY_TASK_COUNT", task.count);
+    names.set("SLURM_ARRAY_TASK_MIN", task.lowest);
+    names.set("SLURM_ARRAY_TASK_MAX", task.highest);
+    names.set("SLURM_ARRAY_TASK_STEP", task.step);
 }
 
 fn task(scene: &Scene, layout: &Layout, names: &mut Names) {

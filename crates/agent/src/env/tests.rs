@@ -75,6 +75,17 @@ fn mpi_gets_a_hostfile_with_all_slots() {
 }
 
 #[test]
+fn a_task_of_an_array_is_told_which_as_slurm_does() {
+    let env = build(Launcher::Ranks, |launch, _| launch.task = Some(testing::task()));
+    for (name, value) in [("JOB_ID", "5"), ("TASK_ID", "4"), ("TASK_COUNT", "4"), ("TASK_MIN", "0"), ("TASK_MAX", "6")]
+    {
+        assert_eq!(env[&format!("SLURM_ARRAY_{name}")], value, "{name}");
+    }
+    assert_eq!((env["SLURM_ARRAY_TASK_STEP"].as_str(), env["SLURM_JOB_ID"].as_str()), ("2", "7"));
+    assert!(build(Launcher::Ranks, |_, _| ()).keys().all(|name| !name.starts_with("SLURM_ARRAY")));
+}
+
+#[test]
 fn a_job_without_gpus_sees_none() {
     let env = build(Launcher::Ranks, |_, members| members[0].devices.gpus.clear());
     assert_eq!(env["CUDA_VISIBLE_DEVICES"], "");

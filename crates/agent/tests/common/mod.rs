@@ -103,6 +103,7 @@ pub fn order(rank: u32, launcher: Launcher, action: Action) -> Order {
         submitted_at: Time(0),
         ranks: vec![site(0), site(1)],
         leased: true,
+        task: None,
     };
     Order {
         job: JobId(7),

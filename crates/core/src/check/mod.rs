@@ -5,6 +5,7 @@
 //! never observations.
 #![deny(clippy::float_arithmetic)]
 
+mod arrays;
 mod elastic;
 mod jobs;
 mod nodes;
@@ -49,6 +50,7 @@ pub fn full(cluster: &Cluster) -> Vec<Violation> {
     promises::orphans(cluster, &mut found);
     promises::overlaps(cluster, &mut found);
     nodes::identities(cluster, &mut found);
+    cluster.arrays.values().for_each(|record| arrays::array(cluster, record, &mut found));
     look(cluster, &nodes, &jobs, cluster.now, found)
 }
 
@@ -98,6 +100,7 @@ fn look(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time, m
     promises::starts(cluster, jobs, at, &mut found);
     promises::reasons(cluster, jobs, &mut found);
     jobs::groups(cluster, jobs, &mut found);
+    arrays::tasks(cluster, jobs, &mut found);
     jobs::queues(cluster, jobs, &mut found);
     jobs::budgets(cluster, jobs, &mut found);
     found.0.sort();

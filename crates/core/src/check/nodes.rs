@@ -44,6 +44,12 @@ fn no_new_work(cluster: &Cluster, node: &Node, id: JobId, attempt: &Attempt, fou
             format!("job {id} starts on {} and could not have left when its maintenance begins", node.name)
         });
     }
+    let said = cluster.job(id).and_then(|job| Some((&job.spec, cluster.lending(node, &job.spec)?.1.since)));
+    if let Some((spec, _)) = said.filter(|(_, since)| new && *since < attempt.placed_at) {
+        found.unless(cluster.lends(node, spec, attempt.placed_at), 10, || {
+            format!("job {id} starts on {}, which is not lent to it for as long as it stays", node.name)
+        });
+    }
     found.unless(node.draining.is_none() || attempt.stopping().is_some(), 10, || {
         format!("{} is being drained but job {id} stays", node.name)
     });

@@ -6,7 +6,7 @@ use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Reservation};
 use crate::model::future::Turn;
-use crate::model::ids::{JobId, NodeId};
+use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Attempt, Job, JobState, Place, Priority};
 use crate::model::node::Device;
 use crate::model::queue::{Queue, ancestry};
@@ -51,7 +51,7 @@ fn backed(cluster: &Cluster, claim: &Claim, found: &mut Found) {
 }
 
 /// Rule 3: victims of the claim are of a lower class and said that they yield, or hold what is guaranteed to the claimant's
-/// queue; and they leave. Which classes may evict at all, and who is owed what, was settled when the claim was made: a
+/// queue, or are guests in its pool; and they leave. Which classes may evict at all, and who is owed what, was settled when the claim was made: a
 /// setting that changes later takes nothing back.
 fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
     let Some(claimant) = cluster.job(claim.claimant) else { return };
@@ -69,14 +69,36 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
             true => may_move(claim, claimant, victim),
             false => {
                 let owed = by_class || may_reclaim(cluster, claim, claimant, victim);
-                (owed && !shielded) || (victim.spec.preemptible && rotated(cluster, claim, claimant, victim))
+                let rotated = victim.spec.preemptible && rotated(cluster, claim, claimant, victim);
+                (owed && !shielded) || rotated || may_take_back(cluster, claim, claimant, victim)
             }
         };
-        found.unless(legal, 3, || format!("job {} may not stop job {id}", claimant.id));
+        let sheltered = claim.made_at == cluster.now && cluster.shelters(&claimant.spec, &victim.spec);
+        found.unless(legal && (!sheltered || victim.id == claimant.id), 3, || {
+            format!("job {} may not stop job {id}", claimant.id)
+        });
         let whole = |attempt: &Attempt| attempt.staying().count() == attempt.workers.len();
         let stays = victim.attempt.as_ref().is_some_and(|a| a.number == *number && a.stopping().is_none() && whole(a));
         found.unless(!stays, 3, || format!("job {} claims what job {id} was not asked to leave", claimant.id));
     }
+}
+
+/// Whether the victim, or somebody of its group, is a guest in the claimant's pool. Where their runs were is looked at while
+/// the claim is made; of a run that is over already nobody can say.
+fn may_take_back(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job) -> bool {
+    let strange = claimant.spec.pool.is_some() && victim.spec.pool != claimant.spec.pool;
+    let group = |job: &Job| job.spec.group.as_ref().map(|group| group.name.clone());
+    let is_mate = |mate: &Job| mate.id == victim.id || (group(mate).is_some() && group(mate) == group(victim));
+    let is_guest = |(id, number): &(JobId, AttemptNo)| {
+        cluster.job(*id).filter(|mate| is_mate(mate)).is_some_and(|mate| {
+            let attempt = mate.attempt.as_ref().filter(|attempt| attempt.number == *number);
+            attempt.is_none_or(|attempt| {
+                let places = attempt.workers.iter().map(|worker| &worker.place);
+                cluster.takes_back(&claimant.spec, &mate.spec, places)
+            })
+        })
+    };
+    strange && (claim.made_at < cluster.now || claim.victims.iter().any(is_guest))
 }
 
 /// Rule 3: whoever is moved said that it yields or saves when asked, and is moved for nobody of a lower class, nor of the
@@ -202,6 +224,7 @@ fn adds_up(blocker: &Blocker) -> bool {
             spent_gpu_ms.saturating_add(*committed_gpu_ms).saturating_add(*asks_gpu_ms) > *budget_gpu_ms
         }
         Blocker::Health { workers, placeable, out } => placeable < workers && *out > 0,
+        Blocker::Lending { workers, placeable, pools, .. } => placeable < workers && !pools.is_empty(),
         Blocker::Resources { workers, placeable, .. } => placeable < workers,
         Blocker::Topology { workers, best, placeable, .. } => best < workers && placeable >= workers,
         _ => true,

@@ -52,7 +52,7 @@ impl Change<'_> {
         job.exit_code = None;
         let from = job.checkpoint.as_ref().map_or(String::new(), |c| format!(", resumes from step {}", c.step));
         let workers = size_words(job);
-        let text = format!("{} attempt {number}: {workers} on {on}{from}", job.spec.name);
+        let text = format!("{} attempt {number}: {workers} on {on}{from}", job.title());
         self.set_state(id, JobState::Starting);
         let shared = self.cluster.job(id).and_then(|job| uplinks::report(self.cluster, job));
         self.event("placed", Some(id), None, shared.map_or(text.clone(), |shared| format!("{text}; it {shared}")));
@@ -107,7 +107,7 @@ impl Change<'_> {
         let Some(job) = self.job_mut(id) else { return };
         job.started_at.get_or_insert(now);
         job.refused = 0;
-        let text = format!("{} attempt {number} runs", job.spec.name);
+        let text = format!("{} attempt {number} runs", job.title());
         self.set_state(id, JobState::Running);
         self.event("running", Some(id), None, text);
     }
@@ -123,7 +123,7 @@ impl Change<'_> {
             !matches!(why, Preempted { .. } | Moved { .. } | Resized { .. } | Cancelled { .. } | TimeLimit);
         let number = attempt.number;
         let places: Vec<(Rank, Place)> = attempt.live().map(|worker| (worker.rank, worker.place.clone())).collect();
-        let text = format!("{} attempt {number} stops: {}", job.spec.name, self.name_nodes(&why));
+        let text = format!("{} attempt {number} stops: {}", job.title(), self.name_nodes(&why));
         let stop = Stop { why, asked_at: self.now, deadline: self.now + grace };
         for (rank, place) in &places {
             self.start_draining(id, *rank, place);
@@ -144,7 +144,7 @@ impl Change<'_> {
         let Some(job) = self.cluster.job(id) else { return };
         let (now, deadline) = (self.now, self.now + job.spec.checkpoint.grace);
         let restarts = job.spec.gang.shrink == Shrink::Restart;
-        let gives_up = format!("{} gives up {}", job.spec.name, count(ranks.len() as u64, "worker"));
+        let gives_up = format!("{} gives up {}", job.title(), count(ranks.len() as u64, "worker"));
         let text = if claimant == id { gives_up } else { format!("{gives_up} for job {claimant}") };
         let Some(attempt) = self.live_attempt(id, number) else { return };
         (attempt.given_up, attempt.resized_at) = (attempt.given_up + ranks.len() as u32, Some(now));
@@ -301,7 +301,7 @@ impl Change<'_> {
         job.attempt = None;
         job.eligible_at = now;
         job.note = Some(note.clone());
-        let text = format!("{} is pending again: {note}{}", job.spec.name, resume_words(job));
+        let text = format!("{} is pending again: {note}{}", job.title(), resume_words(job));
         self.set_state(id, JobState::Pending);
         self.event("requeued", Some(id), None, text);
     }

@@ -35,12 +35,20 @@ impl<'a> Change<'a> {
     }
 
     pub fn find_job(&self, id: JobId) -> Result<&Job, Refusal> {
-        self.cluster.job(id).ok_or(Refusal::NoSuchJob { job: id })
+        let no_job = |record: Arc<Job>| {
+            let why = match record.array {
+                Some(_) => "it is an array, of which this can be asked for single tasks only",
+                None => "it is a task of an array that did not start yet",
+            };
+            Refusal::WrongState { job: id, state: record.state.to_string(), why: why.to_string() }
+        };
+        let missing = || self.cluster.record(id).map_or(Refusal::NoSuchJob { job: id }, no_job);
+        self.cluster.job(id).ok_or_else(missing)
     }
 
-    /// The job for writing, if it is live; marks it as changed.
+    /// The job or array for writing, if it is live; marks it as changed.
     pub fn job_mut(&mut self, id: JobId) -> Option<&mut Job> {
-        let job = self.cluster.jobs.get_mut(&id)?;
+        let job = self.cluster.jobs.get_mut(&id).or_else(|| self.cluster.arrays.get_mut(&id))?;
         self.effects.dirty.jobs.insert(id);
         self.changed = true;
         Some(Arc::make_mut(job))
@@ -176,15 +184,16 @@ impl<'a> Change<'a> {
 
     /// Removes a job that reached a terminal state; whoever waited for it learns of it.
     pub fn retire(&mut self, id: JobId, state: JobState, note: Option<String>) {
-        self.retire_alone(id, state, note);
-        self.tell_dependents(id, state);
+        let ended = self.retire_alone(id, state, note);
+        self.tell_dependents(ended);
     }
 
-    /// As `retire`, but tells nobody.
-    pub fn retire_alone(&mut self, id: JobId, state: JobState, note: Option<String>) {
+    /// As `retire`, but tells nobody: it answers who ended, and how. With its last task an array ends, and with a cancelled
+    /// array the tasks that never were.
+    pub fn retire_alone(&mut self, id: JobId, state: JobState, note: Option<String>) -> Vec<(JobId, JobState)> {
         self.unclaim(id, "its claimant is gone");
         let now = self.now;
-        let Some(job) = self.job_mut(id) else { return };
+        let Some(job) = self.job_mut(id) else { return Vec::new() };
         job.state = state;
         job.state_since = now;
         job.ended_at = Some(now);
@@ -194,16 +203,30 @@ impl<'a> Change<'a> {
             job.note = note;
         }
         let text = match &job.note {
-            Some(note) => format!("{} is {state}: {note}", job.spec.name),
-            None => format!("{} is {state}", job.spec.name),
+            Some(note) => format!("{} is {state}: {note}", job.title()),
+            None => format!("{} is {state}", job.title()),
         };
         self.event(&state.to_string(), Some(id), None, text);
-        if let Some(job) = self.cluster.remove_job(id) {
-            self.effects.finished.push(job);
+        let Some(job) = self.drop_record(id) else { return Vec::new() };
+        self.effects.finished.push(job.clone());
+        let mut ended = vec![(id, state)];
+        ended.extend(self.awaited_among(&job).map(|task| (task, JobState::Cancelled)));
+        if let Some((array, state, note)) = self.count_task(&job) {
+            ended.extend(self.retire_alone(array, state, Some(note)));
         }
+        ended
+    }
+
+    /// Takes it out of memory.
+    pub fn drop_record(&mut self, id: JobId) -> Option<Arc<Job>> {
+        self.unclaim(id, "its claimant is gone");
+        let job = self.cluster.remove_job(id)?;
+        self.effects.dirty.jobs.insert(id);
+        self.changed = true;
         self.cluster.blocked.remove(&id);
         if self.cluster.reservations.remove(&id).is_some() {
             self.effects.dirty.reservations = true;
         }
+        Some(job)
     }
 }

@@ -160,7 +160,7 @@ impl Change<'_> {
                 };
             }
         }
-        let name = self.cluster.job(id).map_or(String::new(), |job| job.spec.name.clone());
+        let name = self.cluster.job(id).map_or(String::new(), Job::title);
         let victims: Vec<String> = claim.victims.iter().map(|(job, _)| job.to_string()).collect();
         let jobs = if victims.len() == 1 { "job" } else { "jobs" };
         let lost = count(claim.lost_gpu_ms / 1_000, "GPU-second");

@@ -4,6 +4,7 @@ use crate::model::decision::Decision;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Job, JobSpec, Owner};
 use crate::model::machine::Machine;
+use crate::model::pool::Lending;
 pub use crate::model::queue::QueueSpec;
 use crate::model::report::Report;
 use crate::model::time::Time;
@@ -55,6 +56,9 @@ pub enum Input {
         /// Leaf → bits per second of its way up; leaves that are not named stay as they are.
         #[serde(default)]
         uplinks: BTreeMap<String, u64>,
+        /// Pools by name: how each is lent, or that it is open; pools that are not named stay as they are.
+        #[serde(default)]
+        pools: BTreeMap<String, Option<Lending>>,
         by: String,
     },
     Setting {

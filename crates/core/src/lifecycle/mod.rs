@@ -5,6 +5,7 @@
 //! one that breaks a rule takes the node out.
 #![deny(clippy::float_arithmetic)]
 
+mod arrays;
 mod attempts;
 mod budgets;
 mod change;
@@ -50,7 +51,7 @@ fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refus
         Input::Requeue { job, by } => change.requeue(job, by)?,
         Input::Resize { job, workers, by } => change.resize(job, workers, by)?,
         Input::Queues { queues, by } => change.set_queues(queues, by)?,
-        Input::Fabric { placements, uplinks, by } => change.set_fabric(placements, uplinks, by)?,
+        Input::Fabric { placements, uplinks, pools, by } => change.set_fabric((placements, uplinks, pools), by)?,
         Input::Setting { name, value, by } => change.set_policy(name, value, by)?,
         Input::Register(spec) => change.register(*spec)?,
         Input::Heard { node } => change.heard(node),

@@ -1,9 +1,9 @@
 //! What each node is told: its whole desired set, made from the state alone.
 use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
-use crate::model::job::{Attempt, AttemptPhase, Job, Place, Worker, WorkerPhase};
+use crate::model::job::{Attempt, AttemptPhase, Job, Place, Task, Worker, WorkerPhase};
 use crate::model::time::Time;
-use crate::model::wire::agent::{Action, Devices, Launch, Order, RankSite};
+use crate::model::wire::agent::{Action, Devices, Launch, Order, RankSite, TaskSite};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -96,7 +96,16 @@ fn launch(cluster: &Cluster, job: &Job, attempt: &Attempt) -> Launch {
         submitted_at: job.submitted_at,
         ranks: ranks.collect(),
         leased: true,
+        task: task_site(cluster, job),
     }
+}
+
+/// The record of an array outlives its tasks.
+fn task_site(cluster: &Cluster, job: &Job) -> Option<TaskSite> {
+    let Task { array, index } = job.task?;
+    let spec = cluster.array(array)?.spec.array.as_ref()?;
+    let (count, step) = (spec.count(), spec.step());
+    Some(TaskSite { array, index, count, lowest: spec.lowest(), highest: spec.highest(), step })
 }
 
 impl Launch {
@@ -113,6 +122,7 @@ impl Launch {
             submitted_at: Time(0),
             ranks: Vec::new(),
             leased: false,
+            task: None,
         }
     }
 }

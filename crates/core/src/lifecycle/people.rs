@@ -5,29 +5,38 @@ use crate::model::amounts::count;
 use crate::model::demand::Want;
 use crate::model::ids::JobId;
 use crate::model::job::{Dependency, DependencyKind, Job, JobSpec, JobState, Owner, StopWhy};
+use crate::model::pool::Lending;
 use crate::model::queue::{Queue, ancestry};
 use crate::scheduler::fragment;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// What a cluster file says of nodes, of ways up, and of pools.
+type Fabric = (BTreeMap<String, NodePlacement>, BTreeMap<String, u64>, BTreeMap<String, Option<Lending>>);
 
 impl Change<'_> {
     pub fn submit(&mut self, spec: Arc<JobSpec>, owner: Owner) -> Result<(), Refusal> {
         self.check_spec(&spec)?;
         let id = JobId(self.cluster.next_job.max(1));
-        self.cluster.next_job = id.0 + 1;
-        self.mark_globals();
         let text = format!(
-            "{} by {} in queue {}: {} of {}, {}",
+            "{} by {} in queue {}: {}{} of {}, {}",
             spec.name,
             owner.user,
             spec.queue,
+            spec.array.as_ref().map_or(String::new(), |array| format!("tasks {array}, each ")),
             count(spec.gang.workers.into(), "worker"),
             spec.shape.gpu_words(),
             spec.priority
         );
-        fragment::learn(self.cluster, Want::of(&spec), spec.gang.workers);
-        self.effects.dirty.demand = true;
-        let job = Job::new(id, spec, owner, self.now);
+        // Of an array each task counts when it is made into a job.
+        if spec.array.is_none() {
+            fragment::learn(self.cluster, Want::of(&spec), spec.gang.workers);
+            self.effects.dirty.demand = true;
+        }
+        let job = Job::submitted(id, spec, owner, self.now);
+        // The tasks of an array have the numbers after its own.
+        self.cluster.next_job = job.task_ids().end.0;
+        self.mark_globals();
         self.cluster.insert_job(job);
         self.effects.dirty.jobs.insert(id);
         self.effects.submitted = Some(id);
@@ -44,11 +53,16 @@ impl Change<'_> {
         if let Err((field, why)) = spec.check() {
             return bad(field, why);
         }
+        let tasks = spec.array.as_ref().map_or(0, |array| array.count());
+        if tasks > self.cluster.policy.array_max {
+            let most = self.cluster.policy.array_max;
+            return bad("array", format!("it has {tasks} tasks, the cluster takes {most} of one array (array.max)"));
+        }
         if spec.latest_start().is_some_and(|latest| latest < self.now) {
             return bad("deadline", "it cannot be met even by a start at once: its time limit is longer".to_string());
         }
         // Only on jobs that are there: so no circle can be made, and nobody waits for an end that nobody will tell.
-        let unknown = |dependency: &&Dependency| !dependency.met && !self.cluster.jobs.contains_key(&dependency.job);
+        let unknown = |dependency: &&Dependency| !dependency.met && !self.cluster.is_live(dependency.job);
         if let Some(dependency) = spec.after.iter().find(unknown) {
             return bad("after", format!("there is no live job {}", dependency.job));
         }
@@ -78,6 +92,13 @@ impl Change<'_> {
     }
 
     pub fn cancel(&mut self, id: JobId, by: String) -> Result<(), Refusal> {
+        if self.cluster.arrays.contains_key(&id) {
+            return self.cancel_array(id, by);
+        }
+        if self.cluster.unmade(id).is_some() {
+            self.cancel_unmade(id, by);
+            return Ok(());
+        }
         let job = self.find_job(id)?;
         match &job.attempt {
             None => self.retire(id, JobState::Cancelled, Some(format!("cancelled by {by}"))),
@@ -99,6 +120,13 @@ impl Change<'_> {
     }
 
     pub fn hold(&mut self, id: JobId, by: String) -> Result<(), Refusal> {
+        if self.cluster.arrays.contains_key(&id) {
+            return self.hold_array(id, by);
+        }
+        if self.unmake(id) || self.cluster.unmade(id).is_some() {
+            self.hold_unmade(id, &by);
+            return Ok(());
+        }
         let job = self.find_job(id)?;
         if job.state != JobState::Pending {
             let why = "only a pending job can be held; requeue it first".to_string();
@@ -113,6 +141,12 @@ impl Change<'_> {
     }
 
     pub fn release_hold(&mut self, id: JobId, by: String) -> Result<(), Refusal> {
+        if self.cluster.arrays.contains_key(&id) {
+            return self.release_array(id, &by);
+        }
+        if self.cluster.unmade(id).is_some() {
+            return self.release_unmade(id, &by);
+        }
         let job = self.find_job(id)?;
         if job.held_by.is_none() {
             let why = "it is not held".to_string();
@@ -128,6 +162,9 @@ impl Change<'_> {
     }
 
     pub fn requeue(&mut self, id: JobId, by: String) -> Result<(), Refusal> {
+        if self.cluster.arrays.contains_key(&id) {
+            return self.requeue_array(id, &by);
+        }
         let job = self.find_job(id)?;
         let live = job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
         if !live {
@@ -138,29 +175,34 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Those who wait for `id` learn how it ended; those who then wait in vain are cancelled, and theirs after them. A
+    /// Those who wait for one that ended learn how; those who then wait in vain are cancelled, and theirs after them. A
     /// list and not a recursion: a chain may be as long as a user likes.
-    pub fn tell_dependents(&mut self, id: JobId, state: JobState) {
-        let mut ended = vec![(id, state)];
+    pub fn tell_dependents(&mut self, mut ended: Vec<(JobId, JobState)>) {
         while let Some((id, state)) = ended.pop() {
-            for dependent in self.waiting_for(id) {
+            for dependent in self.waiting_for(|on| on == id) {
                 if self.settle_dependency(dependent, id, state) {
                     let note = format!("job {id} is {state}, so what it waits for can never come");
-                    self.retire_alone(dependent, JobState::Cancelled, Some(note));
-                    ended.push((dependent, JobState::Cancelled));
+                    ended.extend(self.retire_alone(dependent, JobState::Cancelled, Some(note)));
                 }
             }
         }
     }
 
-    fn waiting_for(&self, id: JobId) -> Vec<JobId> {
-        let waiting = self
-            .cluster
-            .jobs
-            .values()
-            .filter(|job| job.spec.after.iter().any(|dependency| dependency.job == id && !dependency.met))
-            .map(|job| job.id);
-        waiting.collect()
+    /// Jobs and arrays that wait for such a one.
+    fn waiting_for(&self, wanted: impl Fn(JobId) -> bool) -> Vec<JobId> {
+        let records = self.cluster.jobs.values().chain(self.cluster.arrays.values());
+        let waits = |job: &&Arc<Job>| job.spec.after.iter().any(|one| !one.met && wanted(one.job));
+        records.filter(waits).map(|job| job.id).collect()
+    }
+
+    /// The tasks of an array that is over for which somebody still waits: they never were.
+    pub fn awaited_among(&self, array: &Job) -> impl Iterator<Item = JobId> + use<> {
+        let tasks = array.task_ids();
+        let waiting = if tasks.is_empty() { Vec::new() } else { self.waiting_for(|on| tasks.contains(&on)) };
+        let records = waiting.into_iter().filter_map(|id| self.cluster.record(id));
+        let awaited = records.flat_map(|job| job.spec.after.clone()).filter(|one| !one.met);
+        let awaited: BTreeSet<JobId> = awaited.map(|one| one.job).filter(|on| tasks.contains(on)).collect();
+        awaited.into_iter()
     }
 
     /// Whether the dependent can never start now.
@@ -231,13 +273,14 @@ impl Change<'_> {
         held
     }
 
-    pub fn set_fabric(
-        &mut self,
-        placements: BTreeMap<String, NodePlacement>,
-        uplinks: BTreeMap<String, u64>,
-        by: String,
-    ) -> Result<(), Refusal> {
+    pub fn set_fabric(&mut self, (placements, uplinks, pools): Fabric, by: String) -> Result<(), Refusal> {
         self.cluster.fabric.uplinks.extend(uplinks);
+        for (name, lending) in pools {
+            match lending {
+                Some(lending) => drop(self.cluster.pools.insert(name, Lending { since: self.now, ..lending })),
+                None => drop(self.cluster.pools.remove(&name)),
+            }
+        }
         for (name, placement) in placements {
             self.cluster.placements.insert(name.clone(), placement.clone());
             if let Some(id) = self.cluster.node_names.get(&name).copied() {

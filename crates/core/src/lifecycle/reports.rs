@@ -75,7 +75,7 @@ impl Change<'_> {
             let text = format!("checkpoint {path} of attempt {attempt} came too late: attempt {} runs", job.attempts);
             return self.event("checkpoint_rejected", Some(id), None, text);
         }
-        let text = format!("{} has a valid checkpoint at step {step}", job.spec.name);
+        let text = format!("{} has a valid checkpoint at step {step}", job.title());
         if let Some(job) = self.job_mut(id) {
             job.checkpoint = Some(Checkpoint { step, path, attempt, at: now });
         }

@@ -32,6 +32,7 @@ impl Change<'_> {
             self.tick_job(job);
         }
         self.tick_budgets();
+        self.tick_arrays();
         let late: Vec<JobId> = self
             .cluster
             .claims
@@ -187,7 +188,7 @@ pub fn majority_heard(cluster: &Cluster, now: Time) -> bool {
 }
 
 /// The first moment after `since` at which `decide` may find more than it did at `since`, by the clock alone: a begin
-/// time, an opening window, the end of a backoff, of a node's cooldown or of a protected run, a rotation, or a wait that
+/// time, an opening window, a pool that is lent, the end of a backoff, of a node's cooldown or of a protected run, a rotation, or a wait that
 /// became too long. The time of the cluster plays no part: whoever asks with the time of
 /// the last decision misses no such moment, whatever was applied meanwhile. `None`: there is no such moment.
 pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
@@ -209,7 +210,10 @@ pub fn next_wake_up(cluster: &Cluster, since: Time) -> Option<Time> {
         Blocker::Budget { renews_at, .. } => Some(*renews_at),
         _ => None,
     });
+    let waits = cluster.jobs.values().any(|job| job.attempt.is_none());
+    let lent = cluster.pools.values().filter(|_| waits).map(|lending| lending.when.next_opening(since));
     let times = jobs
+        .chain(lent)
         .chain(promoted)
         .chain(protected)
         .chain(cooldowns)
@@ -241,7 +245,8 @@ pub fn next_deadline_where(cluster: &Cluster, may_fall_silent: impl Fn(NodeId) -
     let claims = cluster.claims.values().map(|claim| claim.deadline);
     let wake_up = next_wake_up(cluster, cluster.now);
     let budgets = next_budget_deadline(cluster);
-    nodes.chain(jobs).chain(claims).chain(wake_up).chain(budgets).min().filter(|at| *at < Time::NEVER)
+    let arrays = cluster.makes_tasks().then_some(cluster.now);
+    nodes.chain(jobs).chain(claims).chain(wake_up).chain(budgets).chain(arrays).min().filter(|at| *at < Time::NEVER)
 }
 
 /// Whether all of it waits for its GPUs only.

@@ -77,9 +77,12 @@ fn rotates(queue: &Queue) -> bool {
     queue.policy == QueuePolicy::LeastAttained
 }
 
-/// Of one queue of this policy and of one class.
+/// Of one queue of this policy and of one class; the own jobs of a kept pool are apart.
 pub fn are_peers(cluster: &Cluster, one: &Job, other: &Job) -> bool {
-    one.spec.queue == other.spec.queue && one.spec.priority == other.spec.priority && is_las(cluster, one)
+    one.spec.queue == other.spec.queue
+        && one.spec.priority == other.spec.priority
+        && cluster.own_pool(&one.spec) == cluster.own_pool(&other.spec)
+        && is_las(cluster, one)
 }
 
 /// Whether `victim` may be rotated out for `claimant`: a peer that goes later, yields, and has run for a while. It ends,

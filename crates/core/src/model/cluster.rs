@@ -6,6 +6,7 @@ use super::ids::{JobId, NodeId};
 use super::job::{Job, Priority};
 use super::node::{HealthState, Node};
 use super::policy::Policy;
+use super::pool::Lending;
 use super::queue::Queue;
 use super::time::Time;
 use serde::{Deserialize, Serialize};
@@ -39,9 +40,15 @@ pub struct Cluster {
     /// What the cluster file says of nodes, also of those that have not joined yet.
     pub placements: BTreeMap<String, NodePlacement>,
     pub queues: BTreeMap<String, Queue>,
+    /// Pools that are kept for their own jobs, by name, with how they are lent. Any other pool is open.
+    #[serde(default)]
+    pub pools: BTreeMap<String, Lending>,
     /// Jobs that are not in a terminal state.
     pub jobs: BTreeMap<JobId, Arc<Job>>,
-    /// Their names, each once.
+    /// Records of arrays: none of them is looked at by a decision, only the tasks that were made into jobs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arrays: BTreeMap<JobId, Arc<Job>>,
+    /// The names of both, each once; the tasks of an array have none of their own.
     #[serde(default)]
     pub job_names: BTreeMap<Arc<str>, JobId>,
     /// Agents whose last word came after they were out of contact: heard, but no witnesses for a majority.
@@ -86,19 +93,24 @@ impl Cluster {
         self.jobs.get(&id).map(Arc::as_ref)
     }
 
-    /// The live job of this name.
+    /// The live job or array of this name.
     pub fn job_named(&self, name: &str) -> Option<&Job> {
-        self.job_names.get(name).and_then(|id| self.job(*id))
+        self.job_names.get(name).and_then(|id| self.job(*id).or_else(|| self.array(*id)))
     }
 
     pub fn insert_job(&mut self, job: Job) {
-        self.job_names.insert(job.spec.name.as_str().into(), job.id);
-        self.jobs.insert(job.id, Arc::new(job));
+        if job.task.is_none() {
+            self.job_names.insert(job.spec.name.as_str().into(), job.id);
+        }
+        let records = if job.array.is_some() { &mut self.arrays } else { &mut self.jobs };
+        records.insert(job.id, Arc::new(job));
     }
 
     pub fn remove_job(&mut self, id: JobId) -> Option<Arc<Job>> {
-        let job = self.jobs.remove(&id)?;
-        self.job_names.remove(job.spec.name.as_str());
+        let job = self.jobs.remove(&id).or_else(|| self.arrays.remove(&id))?;
+        if job.task.is_none() {
+            self.job_names.remove(job.spec.name.as_str());
+        }
         Some(job)
     }
 

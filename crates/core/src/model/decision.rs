@@ -81,10 +81,13 @@ pub enum Reason {
     Dependency,
     BeginTime,
     Window,
+    Lending,
     Held,
     Backoff,
     Yielding,
     Unsatisfiable,
+    /// No more tasks of its array may run at once.
+    ArrayLimit,
 }
 
 impl Reason {
@@ -99,8 +102,9 @@ impl Reason {
             Reason::Budget => "AssocGrpGRESMinutes",
             Reason::Dependency => "Dependency",
             Reason::BeginTime | Reason::Backoff => "BeginTime",
-            Reason::Window => "Reservation",
+            Reason::Window | Reason::Lending => "Reservation",
             Reason::Held => "JobHeldUser",
+            Reason::ArrayLimit => "JobArrayTaskLimit",
         }
     }
 }
@@ -170,6 +174,16 @@ pub enum Blocker {
         placeable: u32,
         out: u32,
     },
+    /// Nodes of kept pools that are not lent to it now could hold it.
+    Lending {
+        workers: u32,
+        placeable: u32,
+        /// So many free GPUs are on such nodes, of these pools.
+        gpus: u64,
+        pools: String,
+        /// When one of them is lent next for long enough.
+        opens: Time,
+    },
     /// No node passes the filters of model, memory, labels, pool.
     NodeFilter {
         workers: u32,
@@ -218,6 +232,7 @@ impl Blocker {
             Blocker::Budget { .. } => Reason::Budget,
             Blocker::Unsatisfiable { .. } => Reason::Unsatisfiable,
             Blocker::Health { .. } => Reason::Health,
+            Blocker::Lending { .. } => Reason::Lending,
             Blocker::NodeFilter { .. } => Reason::NodeFilter,
             Blocker::Resources { .. } => Reason::Resources,
             Blocker::Topology { .. } => Reason::Topology,
@@ -279,6 +294,16 @@ impl fmt::Display for Blocker {
                 "{placeable} of {} placeable; {} without new work (health, drain, cordon, maintenance)",
                 count((*workers).into(), "worker"),
                 count((*out).into(), "suitable node")
+            ),
+            Blocker::Lending { workers, placeable, gpus, pools, opens } => write!(
+                f,
+                "{placeable} of {} placeable; {} on nodes that are not lent to it now (pool {pools}); {}",
+                count((*workers).into(), "worker"),
+                count(*gpus, "free GPU"),
+                match *opens {
+                    Time::NEVER => "no lending time is known".to_string(),
+                    at => format!("the next lending time opens at {}", rfc3339(at)),
+                }
             ),
             Blocker::NodeFilter { rejected, .. } => {
                 let nodes = count((*rejected).into(), "node");

@@ -8,9 +8,20 @@ use super::policy::Policy;
 use super::time::{Span, Time};
 use super::window::open_until;
 
-/// Effective class, genuine class (a genuine one goes before an aged one), the moment by which it has to start, seniority,
-/// number. Never equal for two jobs.
-pub type Turn = (Priority, Priority, Time, Time, JobId);
+/// The place of a job in the order of service. Never equal for two jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    /// An own job of a kept pool goes before all others: on its nodes it would stop them anyway.
+    pub elsewhere: bool,
+    /// Raised by waiting.
+    pub effective: Priority,
+    /// A genuine one goes before an aged one.
+    pub genuine: Priority,
+    /// The moment by which it has to start.
+    pub by: Time,
+    pub submitted_at: Time,
+    pub id: JobId,
+}
 
 /// Protection doubles with each eviction, so often at most.
 const MOST_DOUBLINGS: u32 = 10;
@@ -71,10 +82,12 @@ impl Cluster {
     /// to start when the bound was reached: whatever is submitted there later comes after it, so its turn comes.
     pub fn turn(&self, job: &Job, now: Time) -> Turn {
         let by = job.spec.latest_start().filter(|latest| *latest >= now).unwrap_or(Time::NEVER);
-        let own = (self.effective_class(job, now), job.spec.priority, by, job.submitted_at, job.id);
+        let (effective, genuine) = (self.effective_class(job, now), job.spec.priority);
+        let elsewhere = self.own_pool(&job.spec).is_none();
+        let own = Turn { elsewhere, effective, genuine, by, submitted_at: job.submitted_at, id: job.id };
         let ceiling = self.policy.aging_ceiling;
         match self.promoted_at(job) {
-            Some(at) if at <= now => own.min((ceiling, ceiling, at, job.submitted_at, job.id)),
+            Some(by) if by <= now => own.min(Turn { effective: ceiling, genuine: ceiling, by, ..own }),
             _ => own,
         }
     }
@@ -123,7 +136,8 @@ impl Cluster {
         self.bounds(job, placed, nodes).map(|(bound, _)| gone(bound)).min()
     }
 
-    /// The moments at which it may no longer be where it is: the end of its window, maintenance of its nodes.
+    /// The moments at which it may no longer be where it is: the end of its window, of the time for which its nodes are
+    /// lent to it, maintenance of its nodes.
     fn bounds(
         &self,
         job: &Job,
@@ -132,9 +146,16 @@ impl Cluster {
     ) -> impl Iterator<Item = (Time, StopWhy)> {
         let windows = &job.spec.windows;
         let window = (!windows.is_empty()).then(|| open_until(windows, placed).unwrap_or(placed));
-        let maintained = nodes.filter_map(|node| Some((self.node(node).next_maintenance()?.from, node)));
-        let maintained = maintained.map(|(from, node)| (from, StopWhy::Drained { node }));
-        window.map(|end| (end, StopWhy::WindowEnds)).into_iter().chain(maintained)
+        let of_nodes = nodes.flat_map(move |node| {
+            let maintained = self.node(node).next_maintenance().map(|one| (one.from, StopWhy::Drained { node }));
+            let lent = self.lending(self.node(node), &job.spec);
+            let lent = lent.map(|(pool, lending)| {
+                let until = lending.when.open_until(placed).unwrap_or(placed);
+                (until, StopWhy::LendingEnds { pool: pool.to_string() })
+            });
+            maintained.into_iter().chain(lent.filter(|(until, _)| *until < Time::NEVER))
+        });
+        window.map(|end| (end, StopWhy::WindowEnds)).into_iter().chain(of_nodes)
     }
 
     /// Who gains by it is told before the bound, so that it has saved and is gone by then. Not who is over by then anyway,
@@ -146,8 +167,13 @@ impl Cluster {
     }
 
     /// Whether a job that starts at `at` may stay, or can leave in time, when maintenance of the node comes.
-    pub fn stays_open(&self, node: &Node, spec: &JobSpec, at: Time) -> bool {
+    pub fn fits_maintenance(&self, node: &Node, spec: &JobSpec, at: Time) -> bool {
         node.maintenance.iter().filter(|one| one.until > at).all(|one| self.policy.fits_before(spec, at, one.from))
+    }
+
+    /// As [`Cluster::fits_maintenance`], also when the node is lent to it no longer.
+    pub fn stays_open(&self, node: &Node, spec: &JobSpec, at: Time) -> bool {
+        self.fits_maintenance(node, spec, at) && self.lends(node, spec, at)
     }
 
     /// When a guest has to be told to leave for a start that is reserved on its devices, and for whom.

@@ -2,6 +2,7 @@
 //!
 //! Plain data with the few questions that data can answer about itself. Nothing here chooses anything.
 pub mod amounts;
+mod arrays;
 pub mod attained;
 pub mod budget;
 pub mod cluster;
@@ -18,6 +19,7 @@ pub mod node;
 pub mod part;
 pub mod past;
 pub mod policy;
+pub mod pool;
 pub mod queue;
 pub mod report;
 pub mod split;

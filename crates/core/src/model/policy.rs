@@ -1,6 +1,6 @@
 //! Settings of the scheduler, by the names that `set` and the cluster file use.
 use super::budget::BudgetPolicy;
-use super::job::Priority;
+use super::job::{MAX_TASKS, Priority};
 use super::time::Span;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -73,6 +73,10 @@ pub struct Policy {
     /// For queues that order by attained service.
     #[serde(default)]
     pub las: LeastAttained,
+    /// So many tasks of one array wait as jobs; the others cost nothing until it is their turn.
+    pub array_window: u32,
+    /// Most tasks of one array.
+    pub array_max: u32,
 }
 
 /// See [`super::attained`].
@@ -128,6 +132,8 @@ impl Default for Policy {
             grow_after: Span::minutes(10),
             budget: 1_000_000,
             las: LeastAttained::default(),
+            array_window: 64,
+            array_max: 100_000,
         }
     }
 }
@@ -197,6 +203,8 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("las.levels", |p, v| set_bounded(&mut p.las.levels, v, 60)),
     ("las.discount", |p, v| set_bounded(&mut p.las.discount, v, 99)),
     ("las.run", |p, v| set_span(&mut p.las.run, v)),
+    ("array.window", |p, v| set_bounded(&mut p.array_window, v, MAX_TASKS)),
+    ("array.max", |p, v| set_bounded(&mut p.array_max, v, MAX_TASKS)),
     ("usage.half_life", |p, v| set_span(&mut p.usage_half_life, v)),
     ("budget.policy", |p, v| {
         p.budget_policy = BudgetPolicy::parse(v).ok_or("it is one of drain, stop, none")?;

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 /// The places that the jobs of such a queue and class have in the order of service stay theirs together; who of them takes
 /// which is settled by rank. So a queue's policy moves nobody else's jobs.
 pub fn reorder(cluster: &Cluster, pending: &mut [&Job], now: Time) {
-    let mut places: BTreeMap<(&str, Priority), Vec<usize>> = BTreeMap::new();
+    let mut places: BTreeMap<(&str, Priority, Option<&str>), Vec<usize>> = BTreeMap::new();
     for (index, job) in pending.iter().enumerate().filter(|(_, job)| job.attempt.is_none() && is_las(cluster, job)) {
-        places.entry((&job.spec.queue, job.spec.priority)).or_default().push(index);
+        let peers = (job.spec.queue.as_str(), job.spec.priority, cluster.own_pool(&job.spec));
+        places.entry(peers).or_default().push(index);
     }
     for places in places.values() {
         let mut peers: Vec<&Job> = places.iter().map(|index| pending[*index]).collect();

@@ -283,10 +283,17 @@ impl<'a> Session<'a> {
         let claimant = self.claimant(unit);
         let mut found = BTreeMap::new();
         let mut members: BTreeMap<&str, u32> = BTreeMap::new();
-        for step in &self.steps {
-            let Step::Start { job: id, places, .. } = step else { continue };
-            let Some(job) = self.cluster.job(*id) else { continue };
-            if self.may_stop(unit, claimant.as_ref(), job) {
+        let starts = self.steps.iter().filter_map(|step| match step {
+            Step::Start { job, places, .. } => Some((self.cluster.job(*job)?, places)),
+            _ => None,
+        });
+        let guests: Vec<&Job> =
+            starts.clone().filter(|(job, places)| self.is_guest(unit, job, *places)).map(|(job, _)| job).collect();
+        for (job, places) in starts {
+            let id = &job.id;
+            let mate =
+                |guest: &&Job| guest.id == job.id || (group_of(job).is_some() && group_of(guest) == group_of(job));
+            if self.may_stop(unit, claimant.as_ref(), job, guests.iter().any(mate)) {
                 found.insert(*id, places.clone());
                 group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
             }

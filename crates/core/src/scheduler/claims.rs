@@ -16,11 +16,12 @@ impl<'a> Session<'a> {
         let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.claim_of(job.id)).collect();
         let all: Option<Vec<&Claim>> = claims.iter().copied().collect();
         if unit.iter().zip(&claims).any(|(job, claim)| claim.is_some_and(|claim| !self.stays_open(job, claim))) {
-            self.give_up(unit, "maintenance of a node comes too soon for it");
+            self.give_up(unit, "maintenance of a node, or the end of its lending time, comes too soon for it");
             return;
         }
         if all.is_some_and(|claims| self.are_free(unit, &claims)) {
-            if self.yields_claim(unit) {
+            let places: Vec<&[Place]> = claims.iter().flatten().map(|claim| claim.places.as_slice()).collect();
+            if self.yields_claim(unit, &places) {
                 return;
             }
             let early = claims.iter().flatten().any(|claim| !self.freed_amounts(claim).is_empty());
@@ -37,7 +38,7 @@ impl<'a> Session<'a> {
             return;
         }
         if let Some(places) = self.place_elsewhere(unit) {
-            if self.yields_claim(unit) {
+            if self.yields_claim(unit, &places.iter().map(Vec::as_slice).collect::<Vec<_>>()) {
                 return;
             }
             self.give_up(unit, "it starts elsewhere sooner");
@@ -99,8 +100,9 @@ impl<'a> Session<'a> {
     }
 
     /// Gives up the claim instead of a start that would be undone by the next decision; then all are asked again.
-    fn yields_claim(&mut self, unit: &Unit<'a>) -> bool {
+    fn yields_claim(&mut self, unit: &Unit<'a>, places: &[&[Place]]) -> bool {
         let by_class = self.outranked_by(unit, waits_for_devices);
+        let by_class = by_class.or_else(|| self.taken_back_by(unit, places, waits_for_devices));
         let Some((ahead, class)) = by_class.or_else(|| self.reclaimed_by(unit, waits_for_devices)) else {
             return false;
         };
@@ -216,6 +218,10 @@ fn parts_are_free(cluster: &Cluster, claims: &[&Claim]) -> bool {
 pub fn waits_for_devices(blocker: &Blocker) -> bool {
     matches!(
         blocker,
-        Blocker::Resources { .. } | Blocker::Topology { .. } | Blocker::Priority { .. } | Blocker::Health { .. }
+        Blocker::Resources { .. }
+            | Blocker::Topology { .. }
+            | Blocker::Priority { .. }
+            | Blocker::Health { .. }
+            | Blocker::Lending { .. }
     )
 }

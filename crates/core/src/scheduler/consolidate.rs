@@ -53,8 +53,11 @@ impl<'a> Session<'a> {
             return None;
         }
         let movers = self.movers(&job.spec);
-        let moves = self.find_moves(unit, job, &movers)?;
-        let yielding = self.commit_moves(job, moves);
+        let mark = self.draft.mark();
+        self.hold_back_wanted_pools(unit);
+        let moves = self.find_moves(unit, job, &movers);
+        self.draft.undo_to(mark);
+        let yielding = self.commit_moves(job, moves?);
         // Reserved starts of those ahead may come sooner for it, and guests were let in by the later ones: they are asked again.
         self.take_back(|step| matches!(step, Step::Start { guest_of, .. } if !guest_of.is_empty()));
         Some(yielding)
@@ -125,6 +128,7 @@ impl<'a> Session<'a> {
             && rested
             && attempt.guest_of.is_empty()
             && !self.cluster.is_protected(job, self.now)
+            && !self.cluster.shelters(claimant, spec)
             && !self.leaving.contains(&job.id)
     }
 

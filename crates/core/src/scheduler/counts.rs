@@ -22,7 +22,8 @@ pub struct Counts {
     last: Stamp,
     /// How often something was counted.
     uses: u64,
-    maintained: bool,
+    /// Some nodes will not always take what they take now.
+    closing: bool,
 }
 
 /// Two states of a node with one stamp are equal.
@@ -51,13 +52,13 @@ struct Wish {
     stay: Option<Stay>,
 }
 
-/// How long it stays at most, and how long at least if it can save: it counts only where maintenance is planned.
-type Stay = (Option<Span>, Option<Span>);
+/// How long it stays at most, how long at least if it can save, and which pools lend to it: it counts only where nodes close.
+type Stay = (Option<Span>, Option<Span>, Vec<String>);
 
 impl Counts {
     pub fn of_nodes(cluster: &Cluster) -> Counts {
-        let maintained = cluster.nodes.iter().any(|node| !node.maintenance.is_empty());
-        Counts { kinds: Vec::new(), stamps: vec![0; cluster.nodes.len()], last: 0, uses: 0, maintained }
+        let closing = !cluster.pools.is_empty() || cluster.nodes.iter().any(|node| !node.maintenance.is_empty());
+        Counts { kinds: Vec::new(), stamps: vec![0; cluster.nodes.len()], last: 0, uses: 0, closing }
     }
 
     /// The node is about to change; what it was.
@@ -86,9 +87,10 @@ impl Counts {
     ) -> (Vec<u32>, u64) {
         self.uses += 1;
         let least = || spec.can_save().then(|| cluster.policy.least_stay(spec));
-        let stay = self.maintained.then(|| (spec.time_limit, least()));
-        let Some(known) = self.kinds.iter_mut().find(|counted| counted.wish.is_of(spec, pick, stay)) else {
-            let allowed: Vec<bool> = cluster.nodes.iter().map(|node| pick.allows(cluster, node, spec)).collect();
+        let lenders = || cluster.lenders(spec).into_iter().map(String::from).collect();
+        let stay = self.closing.then(|| (spec.time_limit, least(), lenders()));
+        let Some(known) = self.kinds.iter_mut().find(|counted| counted.wish.is_of(spec, pick, &stay)) else {
+            let allowed = pick.allowed(cluster, spec);
             let nodes = cluster.nodes.iter().zip(rooms).zip(&allowed);
             let by_node: Vec<u32> =
                 nodes.map(|((node, room), allowed)| if *allowed { count(node, room) } else { 0 }).collect();
@@ -151,12 +153,12 @@ impl Wish {
         }
     }
 
-    fn is_of(&self, spec: &JobSpec, pick: Pick, stay: Option<Stay>) -> bool {
+    fn is_of(&self, spec: &JobSpec, pick: Pick, stay: &Option<Stay>) -> bool {
         self.shape == spec.shape
             && self.pool == spec.pool
             && self.yields == yields(spec)
             && self.slice == spec.topology.ranks_per_island
             && self.pick == pick
-            && self.stay == stay
+            && self.stay == *stay
     }
 }

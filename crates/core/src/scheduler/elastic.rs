@@ -111,6 +111,7 @@ impl<'a> Session<'a> {
         }
         let mark = self.draft.mark();
         self.draft.give_all(attempt.staying().map(|worker| &worker.place));
+        self.hold_back_wanted_pools(unit);
         let found = self.largest(unit, job, job.size());
         self.draft.undo_to(mark);
         let Some(places) = found else { return };

@@ -22,7 +22,8 @@ pub fn of(session: &Session<'_>, job: &Job) -> Option<Estimate> {
 
 /// How somebody who is in the way comes to leave.
 fn ends(session: &Session<'_>, id: JobId) -> Option<String> {
-    let name = format!("job {id} {}", session.cluster.job(id)?.spec.name);
+    let job = session.cluster.job(id)?;
+    let name = format!("job {} {}", job.number(), job.title());
     let held = session.ends.iter().filter(|held| held.job == id).max_by_key(|held| held.end)?;
     Some(match (&held.guest, held.told, held.assumed) {
         (Some(_), ..) => format!("{name}, a guest on its devices, is told in time"),

@@ -10,6 +10,8 @@ use crate::model::time::Time;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Against {
     Pool,
+    /// Its pool is for others, and never lent to such a job.
+    Kept,
     GpuModel,
     Vram,
     /// Not even empty it has the PCIe or network bandwidth that one worker asks for.
@@ -21,10 +23,15 @@ pub enum Against {
     Health,
     /// Maintenance comes before the job could be through or have left.
     Maintenance,
+    /// Its pool is not lent to the job now, or not for long enough.
+    Lending,
 }
 
 /// Whether the node could ever hold the job's workers, health apart.
-pub fn suits(node: &Node, spec: &JobSpec) -> Result<(), Against> {
+pub fn suits(cluster: &Cluster, node: &Node, spec: &JobSpec) -> Result<(), Against> {
+    if cluster.lending(node, spec).is_some_and(|(_, lending)| !lending.welcomes(&cluster.policy, spec)) {
+        return Err(Against::Kept);
+    }
     suits_shape(node, &spec.shape, spec.pool.as_deref())
 }
 
@@ -56,14 +63,20 @@ pub fn suits_shape(node: &Node, shape: &Shape, pool: Option<&str>) -> Result<(),
 }
 
 /// Whether the node takes a worker of this job that starts at `at`, as far as that can be told at `now`: it is trusted by
-/// then, and the job is through or can leave before maintenance comes.
+/// then, and the job is through or can leave before maintenance comes or the node is lent no longer.
 pub fn accepts(cluster: &Cluster, node: &Node, spec: &JobSpec, now: Time, at: Time) -> Result<(), Against> {
-    suits(node, spec)?;
+    takes(cluster, node, spec, now, at)?;
+    if cluster.lends(node, spec, at) { Ok(()) } else { Err(Against::Lending) }
+}
+
+/// As [`accepts`], whether or not it is lent to the job at `at`.
+fn takes(cluster: &Cluster, node: &Node, spec: &JobSpec, now: Time, at: Time) -> Result<(), Against> {
+    suits(cluster, node, spec)?;
     let opens = node.opens_at(yields(spec), now, cluster.policy.probation);
     if opens.is_none_or(|opens| opens > at) {
         return Err(Against::Health);
     }
-    if cluster.stays_open(node, spec, at) { Ok(()) } else { Err(Against::Maintenance) }
+    if cluster.fits_maintenance(node, spec, at) { Ok(()) } else { Err(Against::Maintenance) }
 }
 
 /// Nodes on probation take only what yields.
@@ -119,7 +132,25 @@ impl Pick {
         match self {
             Pick::Accepting(now) => accepts(cluster, node, spec, now, now).is_ok(),
             Pick::Opening { now, at } => accepts(cluster, node, spec, now, at).is_ok(),
-            Pick::Existing => node.health.state != HealthState::Dead && suits(node, spec).is_ok(),
+            Pick::Existing => node.health.state != HealthState::Dead && suits(cluster, node, spec).is_ok(),
         }
+    }
+
+    /// As [`Pick::allows`], for all nodes. Neighbours are mostly of one pool, and a calendar is dear to ask.
+    pub fn allowed(self, cluster: &Cluster, spec: &JobSpec) -> Vec<bool> {
+        let (now, at) = match self {
+            Pick::Accepting(now) => (now, now),
+            Pick::Opening { now, at } => (now, at),
+            Pick::Existing => return cluster.nodes.iter().map(|node| self.allows(cluster, node, spec)).collect(),
+        };
+        let mut last: Option<(&str, bool)> = None;
+        let nodes = cluster.nodes.iter().map(|node| {
+            let lent = cluster.lending(node, spec).is_none_or(|(pool, _)| {
+                let known = last.filter(|(known, _)| *known == pool).map(|(_, lent)| lent);
+                last.insert((pool, known.unwrap_or_else(|| cluster.lends(node, spec, at)))).1
+            });
+            lent && takes(cluster, node, spec, now, at).is_ok()
+        });
+        nodes.collect()
     }
 }

@@ -24,6 +24,7 @@ mod later;
 mod offers;
 mod order;
 mod place;
+mod pools;
 mod preempt;
 mod protect;
 mod reclaim;
@@ -37,6 +38,7 @@ mod turns;
 pub mod uplinks;
 mod victims;
 mod why;
+mod why_arrays;
 
 pub use room::MAX_SOCKETS;
 pub use why::{dry_run, never, why};
@@ -46,7 +48,6 @@ use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
-use crate::model::policy::Policy;
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use crate::model::window::Window;
@@ -196,17 +197,19 @@ impl Hold<'_> {
 
 /// What makes two pending jobs equal to the scheduler.
 type ClassKey<'a> = (Priority, bool, &'a str, GangKey<'a>, Option<Span>, [Span; 2], &'a [Window]);
-type GangKey<'a> = (&'a Shape, u32, TopologyWish, Option<&'a str>, bool);
+type GangKey<'a> = (&'a Shape, u32, TopologyWish, Option<&'a str>, bool, Vec<&'a str>);
 
-fn gang_key(spec: &JobSpec) -> GangKey<'_> {
-    (&spec.shape, spec.gang.workers, spec.topology, spec.pool.as_deref(), filter::yields(spec))
+fn gang_key<'a>(cluster: &'a Cluster, spec: &'a JobSpec) -> GangKey<'a> {
+    let pool = spec.pool.as_deref();
+    (&spec.shape, spec.gang.workers, spec.topology, pool, filter::yields(spec), cluster.lenders(spec))
 }
 
 /// Two jobs that save their work in other ways, or have other windows, differ in when they can leave again.
-fn class_key<'a>(policy: &Policy, spec: &'a JobSpec) -> ClassKey<'a> {
+fn class_key<'a>(cluster: &'a Cluster, spec: &'a JobSpec) -> ClassKey<'a> {
+    let policy = &cluster.policy;
     let least = if spec.can_save() { policy.least_stay(spec) } else { Span(u64::MAX) };
     let leaves = [least, policy.notice(spec)];
-    (spec.priority, spec.preemptible, &spec.queue, gang_key(spec), spec.time_limit, leaves, &spec.windows)
+    (spec.priority, spec.preemptible, &spec.queue, gang_key(cluster, spec), spec.time_limit, leaves, &spec.windows)
 }
 
 impl<'a> Session<'a> {
@@ -240,7 +243,7 @@ impl<'a> Session<'a> {
             picky: false,
             again: false,
             unwelcome: BTreeSet::new(),
-            closings: cluster.nodes.iter().any(|node| !node.maintenance.is_empty() || !node.accepts(false, now)),
+            closings: calendar::may_change(cluster, now),
             pool: None,
             offers: Vec::new(),
             later: None,
@@ -297,7 +300,7 @@ impl<'a> Session<'a> {
         } else if self.draft.work > self.cluster.policy.budget {
             self.block(unit, Blocker::NotReached);
         } else if unit.len() == 1
-            && let Some((blocker, from)) = self.failed.get(&class_key(&self.cluster.policy, &unit[0].spec)).cloned()
+            && let Some((blocker, from)) = self.failed.get(&class_key(self.cluster, &unit[0].spec)).cloned()
         {
             self.fail(unit, blocker, from);
         } else {
@@ -309,7 +312,7 @@ impl<'a> Session<'a> {
     fn fail(&mut self, unit: &Unit<'a>, blocker: Blocker, from: Time) {
         let from = self.reserve(unit, from).unwrap_or(from);
         if unit.len() == 1 {
-            self.failed.insert(class_key(&self.cluster.policy, &unit[0].spec), (blocker.clone(), from));
+            self.failed.insert(class_key(self.cluster, &unit[0].spec), (blocker.clone(), from));
         }
         self.block(unit, blocker);
     }
@@ -485,12 +488,12 @@ impl<'a> Session<'a> {
 
     fn unsatisfiable(&mut self, unit: &Unit<'a>) -> Option<String> {
         let alone = unit.iter().find_map(|job| {
-            let key = gang_key(&job.spec);
+            let key = gang_key(self.cluster, &job.spec);
             if !self.satisfiable.contains_key(&key) {
                 let miss = self.on_empty(|empty, tree| {
                     place_gang(empty, tree, &job.spec, job.spec.gang.workers, Pick::Existing).err()
                 });
-                self.satisfiable.insert(key, miss);
+                self.satisfiable.insert(key.clone(), miss);
             }
             self.satisfiable[&key].as_ref().map(|miss| why::never_text(self.cluster, &job.spec, miss))
         });

@@ -9,6 +9,7 @@ use super::filter::{Pick, yields};
 use super::fit::{self, Cell};
 use super::room::Room;
 use super::victims::{Pool, Victim};
+use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{JobSpec, Place, Shape};
 use crate::model::time::Time;
@@ -52,20 +53,27 @@ struct Kind {
     workers: u32,
     pool: Option<String>,
     yields: bool,
+    /// The pools that are lent to it now.
+    lent: Vec<String>,
 }
 
 impl Kind {
-    fn of(spec: &JobSpec) -> Kind {
+    fn of(cluster: &Cluster, now: Time, spec: &JobSpec) -> Kind {
         let (shape, workers, pool) = (spec.shape.clone(), spec.gang.workers, spec.pool.clone());
-        Kind { shape, workers, pool, yields: yields(spec) }
+        Kind { shape, workers, pool, yields: yields(spec), lent: lent(cluster, now, spec) }
     }
 
-    fn is_of(&self, spec: &JobSpec) -> bool {
+    fn is_of(&self, cluster: &Cluster, now: Time, spec: &JobSpec) -> bool {
         self.workers == spec.gang.workers
             && self.yields == yields(spec)
             && self.pool == spec.pool
             && self.shape == spec.shape
+            && self.lent == lent(cluster, now, spec)
     }
+}
+
+fn lent(cluster: &Cluster, now: Time, spec: &JobSpec) -> Vec<String> {
+    cluster.lenders(spec).into_iter().filter(|pool| cluster.is_lent(pool, spec, now)).map(String::from).collect()
 }
 
 /// What a search of victims looks at.
@@ -80,7 +88,7 @@ impl<'a> Session<'a> {
     /// The offers to the largest gang of the unit, brought up to date; to be given back with [`Session::keep_offers`].
     pub fn offers_to(&mut self, unit: &Unit<'a>, pool: &Pool<'a>, legal: &[bool]) -> Option<(&'a JobSpec, Offers)> {
         let spec: &'a JobSpec = &unit.iter().copied().max_by_key(|job| job.spec.total().gpus)?.spec;
-        let known = self.offers.iter().position(|offers| offers.kind.is_of(spec));
+        let known = self.offers.iter().position(|offers| offers.kind.is_of(self.cluster, self.now, spec));
         let mut offers = match known {
             Some(index) => self.offers.remove(index),
             None => Offers::new(self, spec, pool),
@@ -101,10 +109,10 @@ impl<'a> Session<'a> {
 impl Offers {
     fn new(session: &Session<'_>, spec: &JobSpec, pool: &Pool<'_>) -> Offers {
         let pick = Pick::Accepting(session.now);
-        let usable: Vec<bool> =
-            session.cluster.nodes.iter().map(|node| pick.allows(session.cluster, node, spec)).collect();
+        let usable = pick.allowed(session.cluster, spec);
         let (stands, of) = (vec![Stand::default(); usable.len()], vec![Stamp::MAX; usable.len()]);
-        Offers { kind: Kind::of(spec), usable, legal: vec![false; pool.victims.len()], stands, of }
+        let kind = Kind::of(session.cluster, session.now, spec);
+        Offers { kind, usable, legal: vec![false; pool.victims.len()], stands, of }
     }
 
     /// Makes the offers of nodes anew on which something changed; how many that were.

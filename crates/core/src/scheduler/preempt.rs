@@ -46,7 +46,15 @@ pub struct Trial<'s, 'a> {
 /// Whether `claimant` has the right to stop `job`: by genuine class, or by rotation among peers. Age never gives this
 /// right. Who earned protected run time yields by class to P0 only.
 pub fn may_evict(session: &Session<'_>, claimant: &Job, job: &Job) -> bool {
-    outclasses(session, &claimant.spec, job) || attained::may_rotate(session.cluster, claimant, job, session.now)
+    let by_class = outclasses(session, &claimant.spec, job);
+    (by_class || attained::may_rotate(session.cluster, claimant, job, session.now))
+        && !session.cluster.shelters(&claimant.spec, &job.spec)
+}
+
+/// Whether the unit may stop the job, by the right of each of its jobs; or, where somebody of its gang is a guest in the
+/// kept pool whose own they are.
+pub fn may_free(session: &Session<'_>, unit: &Unit<'_>, job: &Job, guests: bool) -> bool {
+    unit.iter().all(|one| may_evict(session, one, job) || (guests && session.cluster.may_host(&one.spec, &job.spec)))
 }
 
 fn outclasses(session: &Session<'_>, claimant: &JobSpec, job: &Job) -> bool {
@@ -66,17 +74,31 @@ impl<'a> Session<'a> {
         }
         let pool = self.pool();
         let claimant = self.claimant(unit);
-        let mut legal = self.legal_for(unit, claimant.as_ref(), &pool);
+        let legal = self.legal_for(unit, claimant.as_ref(), &pool);
+        let mark = self.draft.mark();
+        self.hold_back_wanted_pools(unit);
+        let plan = self.rightful_plan(unit, claimant.as_ref(), &pool, legal);
+        self.draft.undo_to(mark);
+        Some(self.commit(unit, &pool, plan?))
+    }
+
+    fn rightful_plan(
+        &mut self,
+        unit: &Unit<'a>,
+        claimant: Option<&Claimant<'a>>,
+        pool: &Pool<'a>,
+        mut legal: Vec<bool>,
+    ) -> Option<Plan> {
         for _ in 0..PLANS_TRIED {
-            let plan = self.plan(unit, &pool, &legal)?;
+            let plan = self.plan(unit, pool, &legal)?;
             if self.over_limit_on(unit, &plan.places).is_some() {
                 return None;
             }
-            let wrong = self.wrong_victims(unit, claimant.as_ref(), &pool, &plan);
+            let wrong = self.wrong_victims(unit, claimant, pool, &plan);
             // Another plan without the one that is dearest to lose.
             match wrong.into_iter().max_by_key(|index| (pool.victims[*index].cost, *index)) {
                 Some(stays) => legal[stays] = false,
-                None => return Some(self.commit(unit, &pool, plan)),
+                None => return Some(plan),
             }
         }
         None
@@ -93,8 +115,9 @@ impl<'a> Session<'a> {
         let Some(claimant) = claimant else { return Vec::new() };
         let inside = |i: &usize| pool.victims[*i].part.as_ref().is_some_and(|(_, whole)| plan.victims.contains(whole));
         let by_class = |i: &usize| {
-            let jobs = &pool.victims[*i].jobs;
-            jobs.iter().all(|job| unit.iter().all(|one| may_evict(self, one, job)))
+            let victim = &pool.victims[*i];
+            let guests = self.are_guests(unit, victim);
+            victim.jobs.iter().all(|job| may_free(self, unit, job, guests))
         };
         let (by_class, reclaimed): (Vec<usize>, Vec<usize>) =
             plan.victims.iter().copied().filter(|i| !inside(i)).partition(by_class);

@@ -16,7 +16,7 @@
 use super::share::{Standing, stands};
 use super::{Session, Unit};
 use crate::model::amounts::{Limit, Resources};
-use crate::model::job::{Job, Place, Priority};
+use crate::model::job::{Job, JobSpec, Place, Priority};
 use crate::model::queue::ancestry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -29,6 +29,7 @@ pub type Holders<'a> = BTreeMap<&'a str, [Resources; 4]>;
 
 /// Who asks for what is guaranteed to its queue.
 pub struct Claimant<'a> {
+    spec: &'a JobSpec,
     queue: &'a str,
     class: Priority,
     ask: Resources,
@@ -61,7 +62,7 @@ impl<'a> Session<'a> {
         };
         let levels: Vec<(&str, Standing)> = ancestry(&first.queue).map(|path| (path, standing(path))).collect();
         let may = levels.iter().any(|(_, standing)| *standing == Standing::Within);
-        may.then_some(Claimant { queue: &first.queue, class: first.priority, ask, levels, holders })
+        may.then_some(Claimant { spec: first, queue: &first.queue, class: first.priority, ask, levels, holders })
     }
 
     /// Made when it is first asked for, and again after the books changed.
@@ -92,7 +93,7 @@ impl<'a> Session<'a> {
     /// Whether the claimant could stop this one by itself.
     pub fn may_reclaim(&self, claimant: &Claimant<'a>, job: &Job) -> bool {
         let shielded = claimant.class > Priority::P0 && self.cluster.is_protected(job, self.now);
-        let outside = claimant.reaches(job) && !shielded;
+        let outside = claimant.reaches(job) && !shielded && !self.cluster.shelters(claimant.spec, &job.spec);
         let alone = |path: &str, bounds: &Limit| claimant.beyond(bounds, claimant.held(path, job), job.holds());
         outside && claimant.levels_of(job).all(|path| self.guarantee(path).is_none_or(|bounds| alone(path, bounds)))
     }

@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
     pub fn place_beside_reservations(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
         let mark = self.draft.mark();
         self.hold_back_reservations(unit);
-        let found = self.place_unit(unit);
+        let found = self.place_at_home(unit).map_or_else(|| self.place_unit(unit), Ok);
         self.draft.undo_to(mark);
         found
     }
@@ -186,7 +186,7 @@ impl<'a> Session<'a> {
         ends.sort_unstable();
         let times = self.times(unit, &ends);
         let mut rest = &times[times.partition_point(|time| *time < from)..];
-        let closings = if self.closings { calendar::closings(self.cluster, unit) } else { Vec::new() };
+        let closings = if self.closings { calendar::closings(self.cluster, unit, self.now) } else { Vec::new() };
         for closes in closings.into_iter().chain([Time::NEVER]) {
             let (before, after) = rest.split_at(rest.partition_point(|time| *time <= closes));
             if let Some((start, places)) = self.first_fit(unit, &ends, before) {

@@ -1,10 +1,12 @@
 //! By how much a gang misses, in the numbers that its owner is told.
+use super::filter::Against;
 use super::place::Miss;
 use super::slices::{self, Site};
-use super::{Session, filter, fit, gang_key, room};
+use super::{Session, filter, fit, gang_key, pools, room};
 use crate::model::Node;
 use crate::model::decision::Blocker;
 use crate::model::job::JobSpec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What the nodes that suit a gang lack for it. Equal gangs of many limits and classes ask for it one after another.
@@ -15,6 +17,10 @@ pub struct Shortfall {
     /// Those that do not, and the workers that they would hold.
     shut: u32,
     shut_workers: u32,
+    /// Of kept pools, not lent to it now: the pools, what is free there, and the workers that it would hold.
+    kept: BTreeSet<String>,
+    kept_gpus: u64,
+    kept_workers: u32,
     free_gpus: u64,
     short: String,
 }
@@ -23,10 +29,15 @@ impl<'a> Session<'a> {
     pub fn short_of(&mut self, spec: &'a JobSpec, miss: &Miss) -> Blocker {
         let (workers, placeable) = (spec.gang.workers, miss.placeable);
         let lack = self.shortfall(spec);
-        if lack.open == 0 && lack.shut == 0 {
+        if lack.open == 0 && lack.shut == 0 && lack.kept.is_empty() {
             return Blocker::NodeFilter { workers, rejected: self.cluster.nodes.len() as u32 };
         }
-        if placeable.saturating_add(lack.shut_workers) >= workers {
+        if placeable.saturating_add(lack.kept_workers) >= workers {
+            let opens = pools::next_lending(self.cluster, spec, self.now);
+            let pools = lack.kept.into_iter().collect::<Vec<_>>().join(", ");
+            return Blocker::Lending { workers, placeable, gpus: lack.kept_gpus, pools, opens };
+        }
+        if placeable.saturating_add(lack.shut_workers).saturating_add(lack.kept_workers) >= workers && lack.shut > 0 {
             return Blocker::Health { workers, placeable, out: lack.shut };
         }
         let needs_gpus = spec.total().all_gpus();
@@ -38,7 +49,7 @@ impl<'a> Session<'a> {
         if self.closings {
             return self.count_shortfall(spec);
         }
-        let key = gang_key(spec);
+        let key = gang_key(self.cluster, spec);
         if let Some((_, lack)) = self.shortfalls.get(&key).filter(|(edition, _)| *edition == self.edition) {
             return lack.clone();
         }
@@ -48,16 +59,25 @@ impl<'a> Session<'a> {
     }
 
     fn count_shortfall(&self, spec: &JobSpec) -> Shortfall {
-        let suited = self.cluster.nodes.iter().filter(|node| filter::suits(node, spec).is_ok());
+        let suited = self.cluster.nodes.iter().filter(|node| filter::suits(self.cluster, node, spec).is_ok());
         let (mut open, mut shut, mut shut_workers) = (Vec::new(), 0, 0u32);
+        let (mut kept, mut kept_gpus, mut kept_workers) = (BTreeSet::new(), 0u64, 0u32);
         for node in suited {
-            if filter::accepts(self.cluster, node, spec, self.now, self.now).is_ok() {
+            let against = filter::accepts(self.cluster, node, spec, self.now, self.now).err();
+            let Some(against) = against else {
                 open.push((node, self.draft.room(node.id)));
+                continue;
+            };
+            let now = room::Room::now(node);
+            let site = Site { node, room: &now, parts: self.draft.parts(node.id) };
+            let workers = site.workers(&spec.shape, fit::Cell::whole(&node.machine));
+            if against == Against::Lending {
+                kept.extend(node.pool.clone());
+                kept_gpus += u64::from(now.gpus.count_ones());
+                kept_workers = kept_workers.saturating_add(workers);
             } else {
                 shut += 1;
-                let site = Site { node, room: &room::Room::now(node), parts: self.draft.parts(node.id) };
-                let cell = fit::Cell::whole(&node.machine);
-                shut_workers = shut_workers.saturating_add(site.workers(&spec.shape, cell));
+                shut_workers = shut_workers.saturating_add(workers);
             }
         }
         let free_gpus = open.iter().map(|(_, room)| u64::from(room.gpus.count_ones())).sum();
@@ -65,7 +85,7 @@ impl<'a> Session<'a> {
             Some(_) => self.short_of_parts(spec, &open),
             None => shortest_dimension(spec, &open),
         };
-        Shortfall { open: open.len(), shut, shut_workers, free_gpus, short }
+        Shortfall { open: open.len(), shut, shut_workers, kept, kept_gpus, kept_workers, free_gpus, short }
     }
 
     fn short_of_parts(&self, spec: &JobSpec, open: &[(&Arc<Node>, &room::Room)]) -> String {

@@ -7,8 +7,9 @@ use super::{Session, Unit, order};
 use crate::model::job::Priority;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Effective class, genuine class, and whether it waited beyond the bound. Units of one rank stand together in the order.
-type Rank = (Priority, Priority, bool);
+/// Whether it is no own job of a kept pool, effective class, genuine class, and whether it waited beyond the bound. Units of
+/// one rank stand together in the order.
+type Rank = (bool, Priority, Priority, bool);
 
 pub struct Turns<'u, 'a> {
     units: &'u [Unit<'a>],
@@ -53,7 +54,8 @@ impl<'u, 'a> Turns<'u, 'a> {
         for index in left.iter().copied() {
             let job = units[index][0];
             let turn = session.cluster.turn(job, session.now);
-            let rank = (turn.0, turn.1, session.cluster.is_promoted(job, session.now));
+            let promoted = session.cluster.is_promoted(job, session.now);
+            let rank = (turn.elsewhere, turn.effective, turn.genuine, promoted);
             match by_class.last_mut().filter(|(class, _)| *class == rank) {
                 Some((_, members)) => members.push(index),
                 None => by_class.push((rank, vec![index])),
@@ -61,7 +63,7 @@ impl<'u, 'a> Turns<'u, 'a> {
         }
         // Who waited beyond the bound waits for nobody's share: else a stream in a poorer queue could pass it for ever.
         let in_one_line = |rank: &Rank, members: &[usize]| {
-            rank.2 || members.iter().all(|index| units[*index][0].spec.queue == units[members[0]][0].spec.queue)
+            rank.3 || members.iter().all(|index| units[*index][0].spec.queue == units[members[0]][0].spec.queue)
         };
         let shared = by_class.iter().any(|(rank, members)| !in_one_line(rank, members));
         if shared {

@@ -1,13 +1,13 @@
 //! Who could leave: every gang that holds devices and was not told to go, made once for a decision. Whom a claimant may
 //! tell to leave is asked anew for each.
-use super::preempt::may_evict;
+use super::preempt::may_free;
 use super::protect;
 use super::reclaim::{Claimant, Leaving};
 use super::{Session, Unit};
 use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId, Rank};
-use crate::model::job::{Job, Place, Shrink, Worker};
+use crate::model::job::{Attempt, Job, Place, Shrink, Worker};
 use crate::model::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -76,14 +76,38 @@ impl<'a> Session<'a> {
 
     /// Whether each of the pool may be told to leave for the unit.
     pub fn legal_for(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, pool: &Pool<'a>) -> Vec<bool> {
-        let legal = |job: &&Job| self.may_stop(unit, claimant, job) && !self.leaving.contains(&job.id);
-        pool.victims.iter().map(|victim| victim.jobs.iter().all(legal)).collect()
+        let wanted = self.wanted_pools();
+        let legal = |victim: &Victim<'a>| {
+            let guests = self.are_guests(unit, victim);
+            let legal = |job: &&Job| self.may_stop(unit, claimant, job, guests) && !self.leaving.contains(&job.id);
+            victim.jobs.iter().all(legal) && !self.are_lent_by(&wanted, unit, &victim.places)
+        };
+        pool.victims.iter().map(legal).collect()
     }
 
-    /// Whether the unit may stop this job, by its class or, alone, for what is guaranteed to its queue.
-    pub fn may_stop(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, job: &Job) -> bool {
-        unit.iter().all(|one| may_evict(self, one, job))
-            || claimant.is_some_and(|claimant| self.may_reclaim(claimant, job))
+    /// Whether the unit may stop this job by its class, because somebody of its gang is a guest of the unit's pool or, alone,
+    /// for what is guaranteed to its queue.
+    pub fn may_stop(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, job: &Job, guests: bool) -> bool {
+        may_free(self, unit, job, guests) || claimant.is_some_and(|claimant| self.may_reclaim(claimant, job))
+    }
+
+    /// Whether somebody of the gang is a guest in the kept pool whose own the unit is.
+    pub fn are_guests(&self, unit: &Unit<'a>, victim: &Victim<'a>) -> bool {
+        match victim.jobs[..] {
+            _ if self.cluster.pools.is_empty() => false,
+            [job] => self.is_guest(unit, job, victim.places.iter().copied()),
+            _ => victim.jobs.iter().any(|job| self.is_guest(unit, job, places_of(job))),
+        }
+    }
+
+    /// As [`Session::are_guests`], of a job on these places.
+    pub fn is_guest<'p>(
+        &self,
+        unit: &Unit<'a>,
+        job: &Job,
+        places: impl IntoIterator<Item = &'p Place> + Clone,
+    ) -> bool {
+        unit.iter().any(|one| self.cluster.takes_back(&one.spec, &job.spec, places.clone()))
     }
 
     fn make_pool(&self) -> Pool<'a> {
@@ -175,11 +199,17 @@ impl<'a> Victim<'a> {
     }
 }
 
+fn places_of(job: &Job) -> Vec<&Place> {
+    job.attempt.iter().flat_map(Attempt::live).map(|worker| &worker.place).collect()
+}
+
 /// The running jobs that the unit could legally stop, and their GPUs; for `why`.
 pub fn legal_victims<'a>(session: &mut Session<'a>, unit: &Unit<'a>) -> (usize, u64) {
     let claimant = session.claimant(unit);
     let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
     let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
-    let legal = jobs.filter(free_to_go).filter(|job| session.may_stop(unit, claimant.as_ref(), job));
+    let legal = jobs
+        .filter(free_to_go)
+        .filter(|job| session.may_stop(unit, claimant.as_ref(), job, session.is_guest(unit, job, places_of(job))));
     legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.holds().all_gpus()))
 }

@@ -8,7 +8,7 @@ use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
 use super::turns::Turns;
-use super::{Session, Unit, estimate, order, uplinks, victims};
+use super::{Session, Unit, estimate, order, pools, uplinks, victims};
 use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
@@ -18,19 +18,20 @@ use crate::model::node::{HealthState, Node};
 use crate::model::queue::ancestry;
 use crate::model::time::{Time, rfc3339};
 use crate::model::wire::api::{Gate, NodeCount, Why};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Names at most so many of the jobs ahead.
 const AHEAD_NAMED: usize = 5;
 
-/// Explains a live job; `None` if there is no such job in memory.
+/// Explains a live job, array, or task of one; `None` if there is no such job in memory.
 pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
-    let job = cluster.job(id)?;
+    let Some(job) = cluster.job(id) else { return super::why_arrays::why(cluster, id, now) };
     if job.state != JobState::Pending {
         let why = not_waiting(job);
-        let shared = uplinks::report(cluster, job).map(|shared| format!("{}; {shared}", why.summary));
-        return Some(Why { summary: shared.unwrap_or_else(|| why.summary.clone()), ..why });
+        let reports = [uplinks::report(cluster, job), pools::report(cluster, job)];
+        let parts = std::iter::once(why.summary.clone()).chain(reports.into_iter().flatten());
+        return Some(Why { summary: parts.collect::<Vec<_>>().join("; "), ..why });
     }
     let asking = Asking::of(cluster, now);
     let mut session = Session::new(cluster, &asking, now);
@@ -52,7 +53,10 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
 /// Why a pending job could not even run on this cluster were it empty and healthy; `None` if it could. Costs one placement,
 /// where [`why`] walks past all who go before.
 pub fn never(cluster: &Cluster, id: JobId, now: Time) -> Option<String> {
-    let job = cluster.job(id).filter(|job| job.state == JobState::Pending)?;
+    let record = cluster.record(id).filter(|job| job.state == JobState::Pending)?;
+    // Of an array the first task stands for all.
+    let first = record.task_at(0);
+    let job = first.as_ref().unwrap_or(&record);
     let waiting = || cluster.jobs.values().map(Arc::as_ref).filter(|mate| mate.state == JobState::Pending);
     let mates = |group| waiting().filter(move |mate| mate.spec.group.as_ref() == Some(group));
     let asking = Asking::of(cluster, now);
@@ -69,12 +73,14 @@ pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
         return Why { summary, satisfiable: false, ..not_waiting(&job) };
     }
     let mut with = cluster.clone();
-    let id = JobId(cluster.next_job.max(1));
-    with.insert_job(Job::new(id, spec.clone(), Default::default(), now));
-    why(&with, id, now).unwrap_or_else(|| not_waiting(&Job::new(id, spec.clone(), Default::default(), now)))
+    let job = Job::submitted(JobId(cluster.next_job.max(1)), spec.clone(), Default::default(), now);
+    // Of an array the first task is asked about.
+    let asked = job.task_at(0).unwrap_or(job);
+    with.insert_job(asked.clone());
+    why(&with, asked.id, now).unwrap_or_else(|| not_waiting(&asked))
 }
 
-fn not_waiting(job: &Job) -> Why {
+pub(super) fn not_waiting(job: &Job) -> Why {
     let summary = match (&job.attempt, &job.note) {
         (_, Some(note)) => format!("{}: {note}", job.state),
         (Some(attempt), None) => {
@@ -84,7 +90,7 @@ fn not_waiting(job: &Job) -> Why {
     };
     Why {
         id: job.id.0,
-        name: job.spec.name.clone(),
+        name: job.title(),
         state: job.state,
         since: rfc3339(job.state_since),
         reason: None,
@@ -125,7 +131,7 @@ fn explain<'a>(mut session: Session<'a>, before: &[&Unit<'a>], unit: &Unit<'a>, 
         .copied()
         .flatten()
         .filter(|job| competes(&session, job))
-        .map(|j| format!("{} ({}, job {})", j.spec.name, j.spec.priority, j.id))
+        .map(|j| format!("{} ({}, job {})", j.title(), j.spec.priority, j.number()))
         .collect();
     let preemption = preemption(&mut session, unit, job, blocker.as_ref());
     Why {
@@ -227,6 +233,8 @@ fn count_nodes(session: &Session<'_>, spec: &JobSpec) -> Vec<NodeCount> {
 fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
     match filter::accepts(session.cluster, node, spec, session.now, session.now) {
         Err(Against::Pool) => (1, format!("not in pool {}", spec.pool.as_deref().unwrap_or("?"))),
+        Err(Against::Kept) => (1, format!("in pool {}, which lends nothing to it", pool_of(node))),
+        Err(Against::Lending) => (7, format!("in pool {}, which is not lent to it now", pool_of(node))),
         Err(Against::GpuModel) => (2, format!("other GPU model ({})", model_of(node))),
         Err(Against::Vram) => (3, "GPUs with too little memory".to_string()),
         Err(Against::Bandwidth) => (4, "too little PCIe or network bandwidth".to_string()),
@@ -236,6 +244,10 @@ fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
         Err(Against::Maintenance) => (6, "maintenance is planned before it could be through or have left".to_string()),
         Ok(()) => room_verdict(session, spec, node),
     }
+}
+
+fn pool_of(node: &Node) -> &str {
+    node.pool.as_deref().unwrap_or("?")
 }
 
 fn model_of(node: &Node) -> &str {
@@ -381,7 +393,7 @@ fn protected(session: &Session<'_>, spec: &JobSpec) -> String {
         .values()
         .filter(|job| job.attempt.is_some() && job.spec.priority > spec.priority && !job.spec.preemptible);
     let names: Vec<String> =
-        lower.map(|job| format!("job {} {} ({})", job.id, job.spec.name, job.spec.priority)).collect();
+        lower.map(|job| format!("job {} {} ({})", job.number(), job.title(), job.spec.priority)).collect();
     match names.as_slice() {
         [] => String::new(),
         [one] => format!(": {one} is not preemptible; `preemptible: true` in its file would allow it"),
@@ -441,7 +453,8 @@ fn too_little_vram(cluster: &Cluster, shape: &crate::model::job::Shape) -> Strin
 
 /// What no node at all has, if that is why: the last filter that any node came to.
 fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
-    let against: Option<Vec<Against>> = cluster.listed_nodes().map(|node| filter::suits(node, spec).err()).collect();
+    let against: Option<Vec<Against>> =
+        cluster.listed_nodes().map(|node| filter::suits(cluster, node, spec).err()).collect();
     let shape = &spec.shape;
     Some(match against?.into_iter().max()? {
         Against::Pool => {
@@ -466,6 +479,14 @@ fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
             let labels: Vec<String> = shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("no node that is suitable otherwise has the labels {}", labels.join(", "))
         }
-        Against::Health | Against::Maintenance => return None,
+        Against::Kept => {
+            let pools: BTreeSet<&str> = cluster.listed_nodes().filter_map(|node| node.pool.as_deref()).collect();
+            let pools =
+                pools.into_iter().filter(|pool| cluster.pools.contains_key(*pool)).collect::<Vec<_>>().join(", ");
+            format!(
+                "all suitable nodes are kept for the jobs of their pools ({pools}), which lend nothing to it, or not for long enough"
+            )
+        }
+        Against::Health | Against::Maintenance | Against::Lending => return None,
     })
 }

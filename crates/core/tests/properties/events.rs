@@ -99,6 +99,7 @@ pub fn spec(event: Event, number: u32, now: Time, jobs: &[JobId]) -> JobSpec {
         begin: rare(9, 30).then(|| now + Span::minutes(5)),
         deadline: limit.filter(|_| (a ^ b).is_multiple_of(7)).map(|limit| now + limit + Span::minutes((b % 64).into())),
         windows: if (a ^ c).is_multiple_of(7) { vec![window(now, b)] } else { Vec::new() },
+        array: None,
         intermittent: part.is_some(),
         run: Default::default(),
     }

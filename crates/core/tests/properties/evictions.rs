@@ -163,7 +163,7 @@ fn assert_minimal(lab: &Lab, decision: &Decision, unit: &[&Claim]) {
     let first = live(lab, unit[0].claimant);
     // Within a class only the order inside a queue is known here.
     let (now, cluster) = (lab.now, &lab.cluster);
-    let class = |job: &Job| (cluster.turn(job, now).0, cluster.turn(job, now).1);
+    let class = |job: &Job| (cluster.turn(job, now).effective, cluster.turn(job, now).genuine);
     let goes_later = |job: &Job| match attained::are_peers(cluster, first, job) {
         true => attained::rank(cluster, job, now) > attained::rank(cluster, first, now),
         false => {

@@ -12,6 +12,9 @@ pub struct Submit {
     /// Only say where it would run, or why it would wait.
     #[arg(long)]
     pub dry_run: bool,
+    /// As many tasks like it, such as 0-9%2; instead of what the file says.
+    #[arg(short, long, value_name = "INDICES")]
+    pub array: Option<String>,
 }
 
 // Negative numbers are refused by the field's name, not as an unknown flag.
@@ -113,6 +116,9 @@ pub struct Jobs {
     /// Only those of this user.
     #[arg(short, long, value_name = "USER")]
     pub user: Option<String>,
+    /// A line for each task of an array, also for those that never started.
+    #[arg(short = 'r', long)]
+    pub array: bool,
 }
 
 fn state(text: &str) -> Result<String, String> {
@@ -124,13 +130,13 @@ fn state(text: &str) -> Result<String, String> {
 
 #[derive(Debug, Args)]
 pub struct OneJob {
-    /// Id or name.
+    /// Id or name; of a task of an array like 12_3.
     pub job: String,
 }
 
 #[derive(Debug, Args)]
 pub struct ManyJobs {
-    /// Ids or names.
+    /// Ids or names; tasks of an array like 12_3.
     #[arg(required = true, value_name = "JOB")]
     pub jobs: Vec<String>,
 }

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::files::{self, Text};
 use crate::output::say;
 use ganger_core::model::JobId;
-use ganger_core::model::wire::job::{FieldError, JobFile};
+use ganger_core::model::wire::job::{Decimal, FieldError, JobFile};
 use ganger_core::model::wire::sbatch;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -78,12 +78,12 @@ fn is_handed_on(name: &str) -> bool {
         && !own.iter().any(|p| name.starts_with(p))
 }
 
-/// Reads a job file or a script, ready to be sent.
-pub fn read(path: &Path, submitter: &Submitter) -> Result<JobFile, Failure> {
-    parse(&files::read(path)?, path, submitter)
+/// Reads a job file or a script, ready to be sent; `array` stands instead of what the file says.
+pub fn read(path: &Path, submitter: &Submitter, array: Option<String>) -> Result<JobFile, Failure> {
+    parse(&files::read(path)?, path, submitter, array)
 }
 
-fn parse(text: &Text, path: &Path, submitter: &Submitter) -> Result<JobFile, Failure> {
+fn parse(text: &Text, path: &Path, submitter: &Submitter, array: Option<String>) -> Result<JobFile, Failure> {
     let mut job: JobFile = if sbatch::is_script(&text.text) {
         let script = sbatch::read(&text.text, &script_name(path)).map_err(|errors| {
             let lines = errors
@@ -102,6 +102,7 @@ fn parse(text: &Text, path: &Path, submitter: &Submitter) -> Result<JobFile, Fai
     } else {
         files::yaml(text)?
     };
+    job.array = array.map(Decimal).or(job.array);
     submitter.localise(&mut job);
     check(&job).map_err(|errors| Failure::fields(&text.name, &errors))?;
     Ok(job)
@@ -143,7 +144,7 @@ mod tests {
     }
 
     fn parsed(text: &str) -> Result<JobFile, Failure> {
-        parse(&Text { name: "f".into(), text: text.into() }, Path::new("dir/my job.sh"), &submitter())
+        parse(&Text { name: "f".into(), text: text.into() }, Path::new("dir/my job.sh"), &submitter(), None)
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub async fn list(api: &Api, args: Jobs, look: &Look) -> Result<(), Failure> {
         ("state", args.state.as_deref()),
         ("queue", args.queue.as_deref()),
         ("user", args.user.as_deref()),
+        ("tasks", args.array.then_some("true")),
     ];
     let jobs = api.jobs(&filter).await?;
     print(&jobs, look)
@@ -79,7 +80,7 @@ pub async fn wait(api: &Api, args: Wait, look: &Look) -> Result<(), Failure> {
     let bad: Vec<String> = ended
         .iter()
         .filter(|job| job.state != JobState::Done)
-        .map(|job| format!("job {} {}", job.id, job.state))
+        .map(|job| format!("job {} {}", job.number(), job.state))
         .collect();
     if bad.is_empty() { Ok(()) } else { Err(Failure::failed(bad.join(", "))) }
 }

@@ -8,7 +8,7 @@ use ganger_core::model::wire::api::JobView;
 use std::io::IsTerminal;
 
 pub async fn run(api: &Api, args: Submit, look: &Look) -> Result<(), Failure> {
-    let job = job_file::read(&args.file, &Submitter::of_process()?)?;
+    let job = job_file::read(&args.file, &Submitter::of_process()?, args.array)?;
     if args.dry_run {
         let answer = api.dry_run(&job).await?;
         emit(&if look.is_json() { json(&answer)? } else { why::page(&answer, look) })?;
@@ -28,6 +28,10 @@ pub async fn run(api: &Api, args: Submit, look: &Look) -> Result<(), Failure> {
 
 fn told(job: &JobView, to_people: bool) -> String {
     match to_people {
+        true if job.array.is_some() => {
+            let tasks = job.array.as_ref().map_or("", |array| array.indices.as_str());
+            format!("submitted {} as array {} with the tasks {tasks}\n", job.name, job.id)
+        }
         true => format!("submitted {} as job {}\n", job.name, job.id),
         false => format!("{}\n", job.id),
     }
@@ -42,5 +46,8 @@ mod tests {
         let job = crate::output::samples::jobs().remove(0);
         assert_eq!(told(&job, true), "submitted eval as job 7\n");
         assert_eq!(told(&job, false), "7\n");
+        let array = crate::output::samples::arrays().remove(0);
+        assert_eq!(told(&array, true), "submitted sweep as array 20 with the tasks 0-9%2\n");
+        assert_eq!(told(&array, false), "20\n");
     }
 }

@@ -38,6 +38,8 @@ pub fn jobs() -> Vec<JobView> {
         reason: None,
         note: None,
         exit_code: None,
+        task: None,
+        array: None,
     };
     let pending = JobView {
         id: 12,
@@ -59,6 +61,36 @@ pub fn jobs() -> Vec<JobView> {
         ..running.clone()
     };
     vec![running, pending]
+}
+
+/// The rest of an array, a task of it that runs, and one as a list by tasks shows it.
+pub fn arrays() -> Vec<JobView> {
+    let [running, pending] = jobs().try_into().unwrap();
+    let rest = JobView {
+        id: 20,
+        name: "sweep".into(),
+        attempt: 0,
+        evictions: 0,
+        started_at: None,
+        reason: Some(Reason::ArrayLimit),
+        note: Some("2 tasks of it live, at most 2 may at once".into()),
+        array: Some(ArrayView {
+            indices: "0-9%2".into(),
+            pending: Some("5-9%2".into()),
+            limit: Some(2),
+            tasks: 10,
+            waiting: 5,
+            started: 2,
+            done: 2,
+            failed: 1,
+            cancelled: 0,
+        }),
+        ..pending
+    };
+    let of_array = |index| Some(TaskView { array: 20, index });
+    let task = JobView { id: 24, name: "sweep".into(), task: of_array(3), ..running };
+    let unmade = JobView { id: 26, state: JobState::Pending, task: of_array(5), array: None, ..rest.clone() };
+    vec![rest, task, unmade]
 }
 
 pub fn job_detail() -> JobDetail {

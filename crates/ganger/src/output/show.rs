@@ -4,7 +4,7 @@ use super::table::{event_line, render, resources};
 use super::text::{bold, count, hang, state};
 use super::time::{age, between, relative};
 use ganger_core::model::time::Span;
-use ganger_core::model::wire::api::{JobDetail, RankView};
+use ganger_core::model::wire::api::{ArrayView, JobDetail, RankView};
 use ganger_core::model::wire::sbatch;
 
 const INDENT: usize = 12;
@@ -17,7 +17,7 @@ pub fn job(detail: &JobDetail, look: &Look) -> String {
     let word = view.state.to_string();
     let mut out = format!(
         "{}  {} for {}\n\n",
-        bold(&format!("Job {} {}", view.id, view.name), look.colour),
+        bold(&format!("Job {} {}", view.number(), view.name), look.colour),
         state(&word, look.colour),
         age(&view.state_since, look.now_ms),
     );
@@ -30,7 +30,10 @@ pub fn job(detail: &JobDetail, look: &Look) -> String {
     line("owner", format!("{} in queue {}, {}{yields}", view.user, view.queue, view.priority));
     line("asks", asks(detail));
     line("times", times(detail, look));
-    line("runs", runs(detail));
+    match &view.array {
+        Some(array) => line("tasks", tasks(array)),
+        None => line("runs", runs(detail)),
+    }
     if let Some(checkpoint) = &detail.checkpoint {
         let at = relative(&checkpoint.at, look.now_ms);
         line(
@@ -69,6 +72,12 @@ fn times(detail: &JobDetail, look: &Look) -> String {
         said.push(format!("ended {}", relative(ended, look.now_ms)));
     }
     said.join(", ")
+}
+
+/// `0-9%2: 2 started, 4 waiting (4-7), 3 done, 1 failed, 0 cancelled`
+fn tasks(array: &ArrayView) -> String {
+    let ArrayView { indices, started, waiting, done, failed, cancelled, .. } = array;
+    format!("{indices}: {started} started, {waiting} waiting, {done} done, {failed} failed, {cancelled} cancelled")
 }
 
 fn runs(detail: &JobDetail) -> String {

@@ -36,7 +36,7 @@ pub fn jobs(jobs: &[JobView], look: &Look) -> String {
     let header = ["ID", "NAME", "USER", "QUEUE", "PRI", "STATE", "FOR", "GPUS", "WORKERS", "NODES", "WHY"];
     let row = |job: &JobView| {
         vec![
-            job.id.to_string(),
+            job.number(),
             job.name.clone(),
             job.user.clone(),
             job.queue.clone(),
@@ -211,6 +211,7 @@ mod tests {
     fn jobs_nodes_queues_and_events() {
         let look = samples::look();
         insta::assert_snapshot!("jobs", jobs(&samples::jobs(), &look));
+        insta::assert_snapshot!("arrays", jobs(&samples::arrays(), &look));
         insta::assert_snapshot!("nodes", nodes(&samples::nodes(), &look));
         insta::assert_snapshot!("queues", queues(&samples::queues(), &look));
         insta::assert_snapshot!("events", events(&samples::events(), &look));

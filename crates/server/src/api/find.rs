@@ -13,20 +13,52 @@ pub struct Found {
 }
 
 pub async fn job(app: &App, name: &str) -> Result<Found, Problem> {
+    if let Some(found) = plain_job(app, name).await? {
+        return Ok(found);
+    }
+    task(app, name).await
+}
+
+/// A job or an array by its number or its own name.
+async fn plain_job(app: &App, name: &str) -> Result<Option<Found>, Problem> {
     let view = app.cycle.view();
-    let alive = match name.parse::<u64>() {
-        Ok(id) => view.cluster.jobs.get(&JobId(id)).cloned(),
-        Err(_) => view.cluster.jobs.values().rev().find(|job| job.spec.name == name).cloned(),
+    let job = match name.parse::<u64>() {
+        Ok(id) => by_id(app, &view, JobId(id)).await?,
+        Err(_) => {
+            let alive = view.cluster.job_names.get(name).and_then(|id| view.cluster.record(*id));
+            newest(alive, finished_named(app, name).await?)
+        }
     };
-    let job = match (alive, name.parse::<u64>()) {
-        (Some(job), Ok(_)) => Some(job),
-        (None, Ok(id)) => app.read(move |reader| reader.finished(JobId(id))).await?.map(Arc::new),
-        (alive, Err(_)) => newest(alive, finished_named(app, name).await?),
-    };
+    Ok(job.map(|job| Found { job, view }))
+}
+
+async fn by_id(app: &App, view: &View, id: JobId) -> Result<Option<Arc<Job>>, Problem> {
+    match view.cluster.record(id) {
+        Some(job) => Ok(Some(job)),
+        None => Ok(app.read(move |reader| reader.finished(id)).await?.map(Arc::new)),
+    }
+}
+
+/// `12_3` or `sweep_3`: a task of an array, whether it runs, waits or has ended.
+async fn task(app: &App, name: &str) -> Result<Found, Problem> {
     let missing = || {
         Problem::not_found(format!("there is no job {name:?}; `ganger jobs --all` lists all, also those that ended"))
     };
-    Ok(Found { job: job.ok_or_else(missing)?, view })
+    let (array, index) = name.rsplit_once('_').ok_or_else(missing)?;
+    let index: u32 = index.parse().map_err(|_| missing())?;
+    let Found { job: array, view } = plain_job(app, array).await?.ok_or_else(missing)?;
+    let indices = array.spec.array.as_ref().ok_or_else(missing)?;
+    let no_task = || {
+        let text = format!("array {} ({}) has no task {index}: its tasks are {indices}", array.id, array.spec.name);
+        Problem::not_found(text)
+    };
+    let id = array.task_id(index).ok_or_else(no_task)?;
+    let never = || {
+        let text = format!("task {index} of array {} never started: the array is {}", array.id, array.state);
+        Problem::not_found(text)
+    };
+    let job = by_id(app, &view, id).await?.ok_or_else(never)?;
+    Ok(Found { job, view })
 }
 
 /// The number of the newest job of this name, for dependencies.

@@ -1,6 +1,6 @@
 //! Jobs: submit, list, show, why, wait, and the verbs that people use on them.
 use super::find::{self, Found};
-use super::{App, JsonBody, Problem, views};
+use super::{App, JsonBody, Problem, arrays, views};
 use crate::auth::Caller;
 use crate::cycle::View;
 use crate::store::{EventFilter, FinishedFilter};
@@ -48,6 +48,9 @@ pub(super) struct ListQuery {
     user: Option<String>,
     /// How many ended jobs at most; 1000 unless given.
     limit: Option<u32>,
+    /// Each task of an array by itself, also those that never started.
+    #[serde(default)]
+    tasks: bool,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -79,12 +82,12 @@ pub(super) async fn submit_job(
     // That it waits is no news; that it waits for ever is. Cheap, and so the client need not ask why, which is not.
     let view = applied.view.clone();
     let never = blocking(move || scheduler::never(&view.cluster, id, view.cluster.now)).await?;
-    let detail = match applied.view.cluster.job(id) {
+    let detail = match applied.view.cluster.record(id) {
         // As it was stored: all is known here, and nobody has to ask the store.
         Some(job) => {
             let cluster = &applied.view.cluster;
             let events = applied.events.iter().map(|event| views::event_view(event, cluster)).collect();
-            views::job_detail(job, cluster, events, &[])
+            views::job_detail(&job, cluster, events, &[])
         }
         None => detail_of(&app, &id.to_string()).await?,
     };
@@ -146,12 +149,15 @@ pub(super) async fn list_jobs(
     let unknown = || Problem::unprocessable("state", format!("the state is not one of {states}"));
     let state = query.state.as_deref().map(|text| JobState::parse(text).ok_or_else(unknown)).transpose()?;
     let view = app.cycle.view();
-    let alive = view.cluster.jobs.values().filter(|job| {
+    let wanted = |job: &Job| {
         state.is_none_or(|state| job.state == state)
             && query.queue.as_ref().is_none_or(|queue| job.spec.queue == *queue)
             && query.user.as_ref().is_none_or(|user| job.owner.user == *user)
-    });
+    };
+    let shown = |job: &&Arc<Job>| wanted(job) && (query.tasks || !arrays::is_in_line(job));
+    let alive = view.cluster.jobs.values().filter(shown);
     let mut jobs: Vec<JobView> = alive.map(|job| views::job_view(job, &view.cluster)).collect();
+    jobs.extend(arrays::pending_lines(&view.cluster, query.tasks, wanted));
     if query.all || state.is_some_and(JobState::is_terminal) {
         let filter = FinishedFilter {
             state: state.map(|state| state.to_string()),
@@ -217,7 +223,7 @@ pub(super) async fn until(app: &App, id: JobId, patience: Duration, wanted: impl
             let rung = bell.rung();
             tokio::pin!(rung);
             rung.as_mut().enable();
-            if app.cycle.view().cluster.job(id).is_none_or(&wanted) {
+            if app.cycle.view().cluster.record(id).is_none_or(|job| wanted(&job)) {
                 return;
             }
             rung.await;
@@ -293,12 +299,10 @@ async fn act(
 async fn own_alive(app: &App, caller: &Caller, name: &str) -> Result<Found, Problem> {
     let found = find::job(app, name).await?;
     let job = &found.job;
-    caller.may_act_on(&job.owner, &format!("job {} ({})", job.id, job.spec.name))?;
+    let (number, title) = (job.number(), job.title());
+    caller.may_act_on(&job.owner, &format!("job {number} ({title})"))?;
     if job.state.is_terminal() {
-        let text = format!(
-            "job {} ({}) is {} already: a job that has ended does not change",
-            job.id, job.spec.name, job.state
-        );
+        let text = format!("job {number} ({title}) is {} already: a job that has ended does not change", job.state);
         return Err(Problem::conflict("wrong_state", text));
     }
     Ok(found)

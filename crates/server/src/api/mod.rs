@@ -1,5 +1,6 @@
 //! The HTTP API: one thin handler per route of `wire::api`. A handler reads the request, asks the board or the loop, and
 //! prints a view. Nothing is decided here.
+mod arrays;
 mod body;
 mod events;
 mod find;

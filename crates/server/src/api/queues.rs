@@ -36,9 +36,9 @@ pub(super) async fn apply_cluster(
     JsonBody(file): JsonBody<ClusterFile>,
 ) -> Result<Json<serde_json::Value>, Problem> {
     let plan = file.into_plan().map_err(|errors| Problem::fields("the cluster file", &errors))?;
-    if !plan.placements.is_empty() || !plan.uplinks.is_empty() {
-        let (placements, uplinks, by) = (plan.placements, plan.uplinks, caller.user.clone());
-        app.cycle.apply(Input::Fabric { placements, uplinks, by }).await?;
+    if !plan.placements.is_empty() || !plan.uplinks.is_empty() || !plan.pools.is_empty() {
+        let (placements, uplinks, pools, by) = (plan.placements, plan.uplinks, plan.pools, caller.user.clone());
+        app.cycle.apply(Input::Fabric { placements, uplinks, pools, by }).await?;
     }
     for (name, value) in plan.settings {
         app.cycle.apply(Input::Setting { name, value, by: caller.user.clone() }).await?;

@@ -55,7 +55,7 @@ pub(super) async fn get_logs(
     Path(name): Path<String>,
     Query(query): Query<LogsQuery>,
 ) -> Result<Response, Problem> {
-    let mut found = find::job(&app, &name).await?;
+    let mut found = single(find::job(&app, &name).await?)?;
     caller.may_act_on(&found.job.owner, &format!("the log of job {}", found.job.id))?;
     let id = found.job.id;
     if query.follow && found.job.attempts.0 == 0 && query.attempt.is_none() {
@@ -111,7 +111,7 @@ async fn join(
     kind: StreamKind,
     upgrade: hyper::upgrade::OnUpgrade,
 ) -> Result<Response, Problem> {
-    let found = find::job(app, name).await?;
+    let found = single(find::job(app, name).await?)?;
     let job = &found.job;
     caller.may_act_on(&job.owner, &format!("job {}", job.id))?;
     if !matches!(job.state, JobState::Running | JobState::Stopping) {
@@ -122,6 +122,15 @@ async fn join(
     let agent = open(app, job, node, job.attempts, rank, kind).await?;
     app.tasks.spawn("relay", relay_both(upgrade, agent, app.shutdown.clone()));
     accept_upgrade()
+}
+
+/// An array has no processes of its own.
+fn single(found: Found) -> Result<Found, Problem> {
+    let job = &found.job;
+    let Some(indices) = &job.spec.array else { return Ok(found) };
+    let (id, first) = (job.id, indices.lowest());
+    let text = format!("job {id} is an array with the tasks {indices}: name one of them, such as {id}_{first}");
+    Err(Problem::conflict("is_array", text))
 }
 
 /// The node on which a rank of an attempt is or was.

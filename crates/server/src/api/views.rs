@@ -1,4 +1,5 @@
 //! Model types to the views that the API shows. Pure printing: no question is asked of anybody.
+use super::arrays;
 use crate::cycle::View;
 use crate::store::NumberedEvent;
 use ganger_core::model::amounts::Resources;
@@ -10,12 +11,21 @@ use ganger_core::model::queue::{Queue, ancestry};
 use ganger_core::model::time::rfc3339;
 use ganger_core::model::wire::api::{
     BudgetView, CheckpointView, EventView, JobDetail, JobView, MaintenanceView, NodeView, QueueView, RankView, Status,
+    TaskView,
 };
 use ganger_core::model::{Cluster, Time};
 use ganger_core::scheduler::fragment::fragmentation;
 use ganger_runtime::clock::unix_ms;
 
 pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
+    let view = plain_view(job, cluster);
+    if job.array.is_some() {
+        return arrays::array_view(view, job, cluster);
+    }
+    arrays::unmade_view(view, job, cluster)
+}
+
+fn plain_view(job: &Job, cluster: &Cluster) -> JobView {
     let blocker = cluster.blocked.get(&job.id).filter(|_| job.state == JobState::Pending);
     let reason = match (&job.held_by, job.state) {
         (Some(_), JobState::Pending) => Some(Reason::Held),
@@ -48,6 +58,8 @@ pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
         reason,
         note,
         exit_code: job.exit_code,
+        task: job.task.map(|task| TaskView { array: task.array.0, index: task.index }),
+        array: None,
     }
 }
 
@@ -192,6 +204,13 @@ pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
             }
         }
     }
+    for array in cluster.arrays.values() {
+        let unmade = u32::try_from(Cluster::unmade_in(array)).unwrap_or(u32::MAX);
+        for path in ancestry(&array.spec.queue) {
+            let Some(view) = views.get_mut(path) else { continue };
+            view.pending_jobs = view.pending_jobs.saturating_add(unmade);
+        }
+    }
     views.into_values().collect()
 }
 
@@ -243,7 +262,7 @@ pub fn status(view: &View) -> Status {
         gpus: sum(Node::capacity),
         gpus_used: sum(Node::used),
         fragmented_millionths: fragmentation(cluster).millionths(),
-        jobs_pending: count(&[JobState::Pending]),
+        jobs_pending: count(&[JobState::Pending]).saturating_add(cluster.tasks_unmade() as u32),
         jobs_running: count(&[JobState::Starting, JobState::Running, JobState::Stopping]),
         last_decision_us: view.metrics.last_decision_us,
         decisions: view.metrics.decisions,

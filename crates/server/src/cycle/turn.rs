@@ -282,14 +282,14 @@ impl Turns {
 
     /// Jobs that have ended are not in memory: whether a dependency on one is met is known to the store.
     fn settle_dependencies(&self, turn: &Turn, spec: Arc<JobSpec>) -> Result<Arc<JobSpec>, CycleError> {
-        if spec.after.iter().all(|d| d.met || self.cluster.jobs.contains_key(&d.job)) {
+        if spec.after.iter().all(|d| d.met || self.cluster.is_live(d.job)) {
             return Ok(spec);
         }
         let mut spec = (*spec).clone();
         let name = spec.name.clone();
         let refuse = |why| Refusal::BadSpec { name: name.clone(), field: "after".to_string(), why };
         for dependency in &mut spec.after {
-            if dependency.met || self.cluster.jobs.contains_key(&dependency.job) {
+            if dependency.met || self.cluster.is_live(dependency.job) {
                 continue;
             }
             let just_now = turn.batch.finished.iter().find(|job| job.id == dependency.job);
@@ -297,7 +297,8 @@ impl Turns {
                 Some(job) => Some(Job::clone(job)),
                 None => self.store.finished(dependency.job)?,
             };
-            let job = ended.ok_or_else(|| refuse(format!("there is no job {}", dependency.job)))?;
+            let missing = || refuse(format!("there is no job {}, or it is a task that never started", dependency.job));
+            let job = ended.ok_or_else(missing)?;
             if !is_met_by(dependency, job.state) {
                 return Err(refuse(format!("job {} is {} already, so this can never start", job.id, job.state)).into());
             }

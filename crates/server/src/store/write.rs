@@ -135,6 +135,7 @@ fn globals_document(cluster: &mut Cluster) -> Result<String, StoreError> {
     let node_names = take(&mut cluster.node_names);
     let queues = take(&mut cluster.queues);
     let jobs = take(&mut cluster.jobs);
+    let arrays = take(&mut cluster.arrays);
     let claims = take(&mut cluster.claims);
     let reservations = take(&mut cluster.reservations);
     let placements = take(&mut cluster.placements);
@@ -145,6 +146,7 @@ fn globals_document(cluster: &mut Cluster) -> Result<String, StoreError> {
     cluster.node_names = node_names;
     cluster.queues = queues;
     cluster.jobs = jobs;
+    cluster.arrays = arrays;
     cluster.claims = claims;
     cluster.reservations = reservations;
     cluster.placements = placements;
@@ -162,7 +164,7 @@ fn write_node(to: &Transaction<'_>, node: &Node, machine: &str, placeholder: &Ar
 
 fn write_records(to: &Transaction<'_>, cluster: &Cluster, dirty: &Dirty) -> Result<(), StoreError> {
     for id in &dirty.jobs {
-        match cluster.jobs.get(id) {
+        match cluster.jobs.get(id).or_else(|| cluster.arrays.get(id)) {
             Some(job) => {
                 write_sites(to, job)?;
                 let document = to_json("a job", job)?;
@@ -225,7 +227,7 @@ fn write_finished(to: &Transaction<'_>, job: &Job) -> Result<(), StoreError> {
     put(
         to,
         "INSERT OR REPLACE INTO finished_jobs (id, name, user, queue, state, doc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        (id, &job.spec.name, &job.owner.user, &job.spec.queue, job.state.to_string(), document),
+        (id, &job.title(), &job.owner.user, &job.spec.queue, job.state.to_string(), document),
     )
 }
 

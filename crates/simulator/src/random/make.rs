@@ -7,7 +7,7 @@ use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::budget::{Budget, Period};
 use ganger_core::model::job::{
-    CheckpointPolicy, Gang, Group, JobSpec, Level, Priority, RunSpec, Shape, Shrink, TopologyWish,
+    ArraySpec, CheckpointPolicy, Gang, Group, JobSpec, Level, Priority, RunSpec, Shape, Shrink, TopologyWish,
 };
 use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::mig::ProfileName;
@@ -170,10 +170,20 @@ pub fn job(dice: &mut Dice, name: String, group: Option<Group>) -> (JobSpec, Wor
         intermittent: false,
         deadline: None,
         windows: Vec::new(),
+        array: None,
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
         name,
     };
     (with_part(spec, part), plan)
+}
+
+/// Now and then a job is an array, mostly with few tasks at once.
+pub fn array(dice: &mut Dice) -> Option<ArraySpec> {
+    if !dice.one_in(5) {
+        return None;
+    }
+    let texts = ["0-5", "0-9%1", "1,3,5-7%2", "0-15:4", "8,2,4-6%3", "0-20:2%4", "7"];
+    dice.pick(&texts).and_then(|text| ArraySpec::parse(text).ok())
 }
 
 /// What a worker asks instead of whole GPUs: the part, its memory, and whether each has a GPU of its own.

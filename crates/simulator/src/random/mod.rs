@@ -4,11 +4,12 @@
 //! end: what waits for ever is as much a failure as a broken rule.
 pub(crate) mod dice;
 mod make;
+mod pools;
 
 use crate::world::agent::{Key, Process};
 use crate::world::{Broken, OPERATOR, TraceLine, World};
 use dice::Dice;
-use ganger_core::lifecycle::Input;
+use ganger_core::lifecycle::{Input, Refusal};
 use ganger_core::model::decision::Reason;
 use ganger_core::model::ids::{AttemptNo, JobId, NodeId};
 use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Group, Job, JobSpec, JobState};
@@ -23,6 +24,10 @@ use std::sync::Arc;
 /// Storms from this seed on also have windows, deadlines and maintenance. Those before keep the histories that once broke a
 /// rule.
 const CALENDAR_FROM: u64 = 10_000;
+/// Storms from this seed on also have arrays.
+const ARRAYS_FROM: u64 = 20_000;
+/// Storms from this seed on also have a pool that is kept for its own jobs.
+const POOLS_FROM: u64 = 30_000;
 /// After the storm everything has this long to come to its end.
 const AFTERMATH: Span = Span::hours(90 * 24);
 /// So many lines of the trace, up to the first broken rule, go into a failure.
@@ -36,6 +41,8 @@ pub struct Stats {
     pub done: usize,
     pub failed: usize,
     pub cancelled: usize,
+    /// Tasks of arrays that ended, in whatever way.
+    pub tasks: usize,
     /// Jobs that can never run here.
     pub left: usize,
     pub attempts: u64,
@@ -58,6 +65,7 @@ impl std::ops::AddAssign for Stats {
         self.done += other.done;
         self.failed += other.failed;
         self.cancelled += other.cancelled;
+        self.tasks += other.tasks;
         self.left += other.left;
         self.attempts += other.attempts;
         self.evictions += other.evictions;
@@ -123,17 +131,27 @@ struct Storm {
     time: Dice,
     sizes: Dice,
     calendar: Option<Dice>,
+    arrays: Option<Dice>,
+    pools: Option<Dice>,
     submitted: usize,
     /// A group of two whose second job is not submitted yet.
     half_group: Option<String>,
 }
 
 impl Storm {
-    fn new(world: World, seed: u64, dice: &Dice) -> Storm {
+    fn new(mut world: World, seed: u64, dice: &Dice) -> Storm {
         let (jobs, choice, time) = (dice.child("jobs"), dice.child("choice"), dice.child("time"));
         let sizes = dice.child("sizes");
         let calendar = (seed >= CALENDAR_FROM).then(|| dice.child("calendar"));
-        Storm { world, jobs, choice, time, sizes, calendar, submitted: 0, half_group: None }
+        let mut arrays = (seed >= ARRAYS_FROM).then(|| dice.child("arrays"));
+        let window = arrays.as_mut().map(|dice| dice.between(1, 8).to_string());
+        if let Some(Err(why)) = window.map(|window| world.set("array.window", &window)) {
+            world.note("refused", why.to_string());
+        }
+        let pools = (seed >= POOLS_FROM).then(|| dice.child("pools"));
+        let mut storm = Storm { world, jobs, choice, time, sizes, calendar, arrays, pools, submitted: 0, half_group: None };
+        storm.about_pools(pools::keep);
+        storm
     }
 
     fn event(&mut self) {
@@ -146,6 +164,9 @@ impl Storm {
             self.resize();
         }
         self.maintain();
+        if self.pools.as_mut().is_some_and(|dice| dice.one_in(40)) {
+            self.about_pools(pools::say);
+        }
         let node = NodeId(self.choice.below(self.world.cluster().nodes.len() as u64) as u32);
         match self.choice.below(100) {
             0..37 => self.submit(),
@@ -184,9 +205,20 @@ impl Storm {
         let group = group.map(|name| Group { name, size: 2 });
         let (mut spec, plan) = make::job(&mut self.jobs, name, group);
         self.delay(&mut spec);
+        if let Some(dice) = self.arrays.as_mut().filter(|_| spec.group.is_none()) {
+            spec.array = make::array(dice);
+        }
         self.submitted += 1;
         // A shape that the cluster refuses as it stands (ranks per island that do not divide) is no event.
         if let Err(why) = self.world.submit(Arc::new(spec), plan) {
+            self.world.note("refused", why.to_string());
+        }
+    }
+
+    /// In a storm with a kept pool.
+    fn about_pools(&mut self, say: fn(&mut Dice, &mut World) -> Result<(), Refusal>) {
+        let Some(dice) = &mut self.pools else { return };
+        if let Err(why) = say(dice, &mut self.world) {
             self.world.note("refused", why.to_string());
         }
     }
@@ -214,6 +246,9 @@ impl Storm {
         }
         if let Some(dice) = &mut self.calendar {
             date(dice, spec, self.world.now());
+        }
+        if let Some(dice) = &mut self.pools {
+            pools::join(dice, spec);
         }
         while self.submitted > 0 && self.jobs.one_in(6) {
             let job = JobId(1 + self.jobs.below(self.submitted as u64));
@@ -245,12 +280,22 @@ impl Storm {
     /// Something that a person asks of a random live job; a refusal for its state is an answer.
     fn ask(&mut self, input: impl Fn(JobId, String) -> Input) {
         let live: Vec<JobId> = self.world.cluster().jobs.keys().copied().collect();
-        let Some(job) = self.choice.pick(&live).copied() else { return };
+        let one_of_an_array = self.of_an_array();
+        let Some(job) = one_of_an_array.or_else(|| self.choice.pick(&live).copied()) else { return };
         let input = input(job, OPERATOR.to_string());
         self.world.note("statement", format!("{input:?}"));
         if let Err(why) = self.world.ask(input) {
             self.world.note("refused", why.to_string());
         }
+    }
+
+    /// An array, or a task of one that may be no job yet, or no more.
+    fn of_an_array(&mut self) -> Option<JobId> {
+        let dice = self.arrays.as_mut()?;
+        let arrays: Vec<Arc<Job>> = self.world.cluster().arrays.values().cloned().collect();
+        let array = dice.pick(&arrays).filter(|_| dice.one_in(2))?;
+        let tasks = array.task_ids();
+        Some(JobId(if dice.one_in(4) { array.id.0 } else { dice.between(tasks.start.0, tasks.end.0 - 1) }))
     }
 
     fn resize(&mut self) {
@@ -308,8 +353,12 @@ impl Storm {
             self.world.recover(node);
             self.world.uncordon(node);
         }
+        let cluster = self.world.cluster();
+        let held_tasks = |array: &Job| array.array.as_ref().is_some_and(|state| !state.held.is_empty());
+        let held = |job: &&Arc<Job>| job.held_by.is_some() || held_tasks(job);
         let held: Vec<JobId> =
-            self.world.cluster().jobs.values().filter(|job| job.held_by.is_some()).map(|job| job.id).collect();
+            cluster.arrays.values().chain(cluster.jobs.values()).filter(held).map(|job| job.id).collect();
+        // With an array its tasks are released.
         for job in held {
             if let Err(why) = self.world.ask(Input::Release { job, by: OPERATOR.to_string() }) {
                 self.world.note("refused", why.to_string());
@@ -338,21 +387,39 @@ impl Storm {
         // What a budget stops in every period, before it could save, runs for ever.
         let rationed = |job: &Job| {
             let above = ancestry(&job.spec.queue).filter_map(|path| cluster.queues.get(path));
-            job.is_running() && above.into_iter().any(|queue| queue.budget.is_some())
+            job.attempt.is_some() && above.into_iter().any(|queue| queue.budget.is_some())
         };
-        let stuck = |job: &&Arc<Job>| (job.attempt.is_some() || !hopeless(&job.id)) && !rationed(job);
+        let rations = cluster.jobs.values().any(|job| rationed(job));
+        // Windows of its group and the times in which a pool is lent may never be open together for long enough.
+        let apart = |job: &Job| {
+            let lent = cluster.blocked.get(&job.id).is_some_and(|blocker| blocker.reason() == Reason::Lending);
+            let mate = |other: &&Arc<Job>| {
+                other.id == job.id || (other.spec.group == job.spec.group && job.spec.group.is_some())
+            };
+            lent && cluster.jobs.values().filter(mate).any(|job| !job.spec.windows.is_empty())
+        };
+        // Who waits for what such a job holds at this moment waits for its next pause.
+        let waits = |job: &Job| job.attempt.is_none() && (hopeless(&job.id) || apart(job) || rations);
+        let stuck = |job: &&Arc<Job>| !waits(job) && !rationed(job);
         let waiting = cluster.jobs.values().filter(stuck).map(|job| {
             let (name, shape, wish) = (&job.spec.name, &job.spec.shape, &job.spec.topology);
             let (blocker, group) = (cluster.blocked.get(&job.id), &job.spec.group);
             let text = format!("{name} is {} for ever: {blocker:?}; it asks {shape:?} {wish:?} {group:?}", job.state);
             Broken { at_ms, rule: 5, text }
         });
-        let rations = cluster.jobs.values().any(|job| rationed(job));
         let held = cluster.nodes.iter().filter(|node| node.used() != Default::default() && !rations).map(|node| {
             let text = format!("{} still holds {:?} when all is over", node.name, node.used());
             Broken { at_ms, rule: 6, text }
         });
-        waiting.chain(held).collect()
+        let idle = |array: &&Arc<Job>| {
+            let waits = array.spec.after.iter().any(|one| !one.met);
+            !waits && cluster.tasks_of(array).next().is_none()
+        };
+        let arrays = cluster.arrays.values().filter(idle).map(|array| {
+            let text = format!("array {} waits for ever: {:?}", array.spec.name, array.array);
+            Broken { at_ms, rule: 5, text }
+        });
+        waiting.chain(held).chain(arrays).collect()
     }
 
     fn stats(&self, events: usize) -> Stats {
@@ -363,6 +430,7 @@ impl Storm {
             done: count(JobState::Done),
             failed: count(JobState::Failed),
             cancelled: count(JobState::Cancelled),
+            tasks: self.world.all_jobs().filter(|job| job.task.is_some() && job.state.is_terminal()).count(),
             left: self.world.cluster().jobs.len(),
             attempts: self.world.all_jobs().map(|job| u64::from(job.attempts.0)).sum(),
             evictions: self.world.all_jobs().map(|job| u64::from(job.evictions)).sum(),

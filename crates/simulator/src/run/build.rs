@@ -39,6 +39,14 @@ pub fn world(script: &Script) -> Result<World, ScriptError> {
         }
         fabric.end_line();
     }
+    for pool in &script.pools {
+        let known: Vec<&str> = script.nodes.iter().filter_map(|nodes| nodes.pool.as_deref()).collect();
+        if !known.contains(&pool.name.as_str()) {
+            return Err(ScriptError::unknown(pool.line, "pool", &pool.name, &known));
+        }
+        let lending = Some(pool.lending.clone());
+        world.set_pool(&pool.name, lending).map_err(|e| refused(pool.line, "pool", e.to_string()))?;
+    }
     for uplink in &script.uplinks {
         let leaves: Vec<&str> = world.cluster().fabric.leaves.iter().map(|leaf| leaf.name.as_str()).collect();
         if !leaves.contains(&uplink.leaf.as_str()) {
@@ -159,6 +167,7 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
         intermittent: submit.intermittent,
         deadline: submit.deadline,
         windows: submit.windows.clone(),
+        array: submit.array.clone(),
         run: RunSpec { command: vec!["simulated".to_string()], ..RunSpec::default() },
     }
 }

@@ -17,8 +17,10 @@ pub fn look(world: &World, expectation: &Expectation) -> (bool, String) {
         Subject::Job { name, state, checks } => match world.job_id(name).and_then(|id| world.job(id)) {
             None => vec![(false, format!("no job {name}"))],
             Some(job) => {
-                let said = state.iter().map(|state| (*state == job.state, job.state.to_string()));
-                said.chain(checks.iter().map(|check| job_check(world, job, check))).collect()
+                // An array runs while a task of it does.
+                let actual = world.cluster().array_state(&job);
+                let said = state.iter().map(|state| (*state == actual, actual.to_string()));
+                said.chain(checks.iter().map(|check| job_check(world, &job, check))).collect()
             }
         },
     };
@@ -170,12 +172,13 @@ fn cluster(world: &World, check: &ClusterCheck) -> (bool, String) {
 
 fn cluster_count(world: &World, field: &ClusterCount) -> (String, u64) {
     let in_state = |state| world.cluster().jobs.values().filter(|job| job.state == state).count() as u64;
+    let unmade = || world.cluster().tasks_unmade();
     let nodes = || world.cluster().nodes.iter();
     match field {
         ClusterCount::Evictions => ("evictions".into(), world.all_jobs().map(|job| u64::from(job.evictions)).sum()),
         ClusterCount::Violations => ("violations".into(), world.broken().len() as u64),
         ClusterCount::Running => ("running".into(), in_state(JobState::Running)),
-        ClusterCount::Pending => ("pending".into(), in_state(JobState::Pending)),
+        ClusterCount::Pending => ("pending".into(), in_state(JobState::Pending) + unmade()),
         ClusterCount::Free => ("free".into(), free_gpus(world)),
         ClusterCount::Used(queue) => {
             let used = world.cluster().queues.get(queue).map_or(0, |queue| queue.used.all_gpus());

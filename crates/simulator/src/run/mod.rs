@@ -119,6 +119,7 @@ impl Runner {
             JobVerb::Cancel => Input::Cancel { job, by },
             JobVerb::Hold => Input::Hold { job, by },
             JobVerb::Release => Input::Release { job, by },
+            JobVerb::Requeue => Input::Requeue { job, by },
         };
         self.ask(step, input);
         Ok(())

@@ -2,8 +2,9 @@
 use super::lexer::Op;
 use ganger_core::model::amounts::Limit;
 use ganger_core::model::budget::Budget;
-use ganger_core::model::job::{DependencyKind, JobState, Level, Priority, Shrink};
+use ganger_core::model::job::{ArraySpec, DependencyKind, JobState, Level, Priority, Shrink};
 use ganger_core::model::machine::Machine;
+use ganger_core::model::pool::Lending;
 use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::split::PartAsk;
 use ganger_core::model::time::{Span, Time};
@@ -18,6 +19,7 @@ pub struct Script {
     pub queues: Vec<QueueLine>,
     pub settings: Vec<SettingLine>,
     pub uplinks: Vec<UplinkLine>,
+    pub pools: Vec<PoolLine>,
     /// Sorted by time; steps of one time in file order.
     pub steps: Vec<Step>,
     pub finals: Vec<Expectation>,
@@ -74,6 +76,14 @@ pub struct UplinkLine {
     pub line: u32,
     pub leaf: String,
     pub bps: u64,
+}
+
+/// `pool NAME …`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolLine {
+    pub line: u32,
+    pub name: String,
+    pub lending: Lending,
 }
 
 /// `at T …`
@@ -138,6 +148,7 @@ pub enum JobVerb {
     Cancel,
     Hold,
     Release,
+    Requeue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,6 +202,7 @@ pub struct Submit {
     pub deadline: Option<Time>,
     pub pool: Option<String>,
     pub windows: Vec<Window>,
+    pub array: Option<ArraySpec>,
 }
 
 /// `expect …`, all of whose checks must hold.

@@ -32,11 +32,12 @@ const WORDY: [Op; 3] = [Op::Equal, Op::NotEqual, Op::Contains];
 const EITHER: [Op; 2] = [Op::Equal, Op::NotEqual];
 
 /// Every reason code that `reason=` may name.
-const REASONS: [Reason; 14] = [
+const REASONS: [Reason; 16] = [
     Reason::Resources,
     Reason::Topology,
     Reason::NodeFilter,
     Reason::Health,
+    Reason::Lending,
     Reason::Priority,
     Reason::QueueLimit,
     Reason::Budget,
@@ -47,6 +48,7 @@ const REASONS: [Reason; 14] = [
     Reason::Backoff,
     Reason::Yielding,
     Reason::Unsatisfiable,
+    Reason::ArrayLimit,
 ];
 
 pub fn expectation(script: &Script, line: u32, text: String, words: &[Word]) -> Result<Expectation, ScriptError> {

@@ -12,6 +12,7 @@ pub mod later;
 mod lexer;
 mod names;
 mod parse;
+mod pools;
 mod steps;
 mod submit;
 

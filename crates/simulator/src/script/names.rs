@@ -2,6 +2,7 @@
 //! not a failed expectation.
 use super::ast::{Action, Expectation, JobCheck, Script, Step, Subject, Submit};
 use super::error::{Problem, ScriptError};
+use ganger_core::model::job::ArraySpec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known so far, on the way through the steps in the order of their times.
@@ -9,13 +10,14 @@ struct Known {
     nodes: BTreeSet<String>,
     /// With the line of the submit.
     jobs: BTreeMap<String, u32>,
+    arrays: BTreeMap<String, ArraySpec>,
     /// With its size and its members so far.
     groups: BTreeMap<String, (u32, u32)>,
 }
 
 pub fn check(script: &Script) -> Result<(), ScriptError> {
     let nodes = script.nodes.iter().flat_map(|line| line.names()).collect();
-    let mut known = Known { nodes, jobs: BTreeMap::new(), groups: BTreeMap::new() };
+    let mut known = Known { nodes, jobs: BTreeMap::new(), arrays: BTreeMap::new(), groups: BTreeMap::new() };
     for step in &script.steps {
         known.step(step)?;
     }
@@ -44,6 +46,9 @@ impl Known {
             let (what, word) = ("job".to_string(), submit.name.clone());
             return Err(ScriptError::new(line, Problem::Twice { what, word, first: Some(first) }));
         }
+        if let Some(array) = &submit.array {
+            self.arrays.insert(submit.name.clone(), array.clone());
+        }
         self.group(line, submit)
     }
 
@@ -70,7 +75,11 @@ impl Known {
     }
 
     fn job(&self, line: u32, name: &str) -> Result<(), ScriptError> {
-        if self.jobs.contains_key(name) {
+        let is_task = |(array, index): (&str, &str)| {
+            let index = index.parse().ok()?;
+            self.arrays.get(array)?.place_of(index)
+        };
+        if self.jobs.contains_key(name) || name.rsplit_once('_').and_then(is_task).is_some() {
             return Ok(());
         }
         let shown: Vec<&str> = self.jobs.keys().map(String::as_str).collect();

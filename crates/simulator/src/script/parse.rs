@@ -1,14 +1,14 @@
 //! Line by line from text to [`Script`]: the order of the parts, and what was declared so far.
 //!
-//! First the cluster (`nodes`, `uplink`, `queue`, `set`), then `at` lines, then `finally` lines. `at` lines may stand in any order of
-//! time, so that a story can be told job by job: they are sorted, and those of one time keep the order of the file.
+//! First the cluster (`nodes`, `uplink`, `pool`, `queue`, `set`), then `at` lines, then `finally` lines. `at` lines may stand in
+//! any order of time, so that a story can be told job by job: they are sorted, and those of one time keep the order of the file.
 use super::ast::{Script, Step};
 use super::error::ScriptError;
 use super::lexer::{Word, words};
-use super::{expect, header, names, steps};
+use super::{expect, header, names, pools, steps};
 use ganger_core::model::time::{Span, Time};
 
-const STATEMENTS: [&str; 6] = ["nodes", "uplink", "queue", "set", "at", "finally"];
+const STATEMENTS: [&str; 7] = ["nodes", "uplink", "pool", "queue", "set", "at", "finally"];
 
 /// Reads a scenario; the error has no file name yet.
 pub fn parse(text: &str) -> Result<Script, ScriptError> {
@@ -35,12 +35,13 @@ fn statement(script: &mut Script, line: u32, text: &str, words: &[Word]) -> Resu
         return Err(ScriptError::unknown(line, "statement", head, &STATEMENTS));
     }
     let begun = !script.steps.is_empty() || !script.finals.is_empty();
-    if begun && matches!(head, "nodes" | "uplink" | "queue" | "set") {
+    if begun && matches!(head, "nodes" | "uplink" | "pool" | "queue" | "set") {
         return Err(ScriptError::out_of_place(line, head, "the cluster is described before the first at"));
     }
     match head {
         "nodes" => header::nodes(script, line, rest),
         "uplink" => header::uplink(script, line, rest),
+        "pool" => pools::pool(script, line, rest),
         "queue" => header::queue(script, line, rest),
         "set" => header::settings(script, line, rest),
         "at" if !script.finals.is_empty() => {

@@ -6,7 +6,7 @@ use super::lexer::Word;
 use super::parse::{bare, no_more};
 use super::{expect, submit};
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "submit",
     "expect",
     "fail",
@@ -24,6 +24,7 @@ const VERBS: [&str; 17] = [
     "pcie",
     "restart",
     "resize",
+    "requeue",
 ];
 
 /// `text` is the statement as written, for the messages of expectations.
@@ -44,6 +45,7 @@ pub fn action(script: &Script, line: u32, text: &str, words: &[Word]) -> Result<
         "accept-launch" => node(line, NodeVerb::AcceptLaunch, rest),
         "cancel" => job(line, JobVerb::Cancel, rest),
         "hold" => job(line, JobVerb::Hold, rest),
+        "requeue" => job(line, JobVerb::Requeue, rest),
         "release" => job(line, JobVerb::Release, rest),
         "xid" => xid(line, rest),
         "pcie" => pcie(line, rest),

@@ -5,13 +5,13 @@ use super::header::queue_path;
 use super::keys::{Keys, millionths};
 use super::lexer::Word;
 use super::parse::bare;
-use ganger_core::model::job::{DependencyKind, Level, Priority, Shrink};
+use ganger_core::model::job::{ArraySpec, DependencyKind, Level, Priority, Shrink};
 use ganger_core::model::machine::mig::ProfileName;
 use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::{Span, Time};
 use ganger_core::model::window::{Window, clock};
 
-const KEYS: [&str; 37] = [
+const KEYS: [&str; 38] = [
     "workers",
     "min",
     "step",
@@ -49,6 +49,7 @@ const KEYS: [&str; 37] = [
     "deadline",
     "pool",
     "windows",
+    "array",
 ];
 
 pub fn submit(script: &Script, line: u32, words: &[Word]) -> Result<Submit, ScriptError> {
@@ -97,6 +98,7 @@ pub fn submit(script: &Script, line: u32, words: &[Word]) -> Result<Submit, Scri
         deadline: keys.time("deadline")?,
         pool: keys.text("pool"),
         windows: keys.with("windows", windows)?.unwrap_or_default(),
+        array: keys.with("array", |text| ArraySpec::parse(text).map_err(|error| error.to_string()))?,
     })
 }
 
@@ -193,6 +195,6 @@ fn begin(value: &str) -> Result<Begin, String> {
 const FROM_THURSDAY: u32 = 3;
 
 /// Comma-separated windows, each `[DAYS ]HH:MM-HH:MM[ ZONE]`.
-fn windows(value: &str) -> Result<Vec<Window>, String> {
+pub(super) fn windows(value: &str) -> Result<Vec<Window>, String> {
     value.split(',').map(|text| Window::parse(text).map(|window| window.days_later(FROM_THURSDAY))).collect()
 }

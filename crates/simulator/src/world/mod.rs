@@ -13,12 +13,13 @@ mod truth;
 use crate::clock::Agenda;
 use agent::{Agent, Key};
 use ganger_core::check;
-use ganger_core::lifecycle::input::{NodeSpec, QueueSpec};
+use ganger_core::lifecycle::input::{NodePlacement, NodeSpec, QueueSpec};
 use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::Cluster;
 use ganger_core::model::decision::{Decision, Step};
 use ganger_core::model::ids::{JobId, NodeId};
-use ganger_core::model::job::{Job, JobSpec, Owner, Place};
+use ganger_core::model::job::{Job, JobSpec, JobState, Owner, Place};
+use ganger_core::model::pool::Lending;
 use ganger_core::model::report::Report;
 use ganger_core::model::time::{Span, Time};
 use ganger_core::scheduler;
@@ -197,18 +198,25 @@ impl World {
         self.lost_gpu_ms
     }
 
+    /// Of a job, an array, or a task of one such as `A_3`.
     pub fn job_id(&self, name: &str) -> Option<JobId> {
-        self.names.get(name).copied()
+        let task = || {
+            let (array, index) = name.rsplit_once('_')?;
+            let array = self.job(*self.names.get(array)?)?;
+            array.task_id(index.parse().ok()?)
+        };
+        self.names.get(name).copied().or_else(task)
     }
 
-    /// The job, also when it has ended.
-    pub fn job(&self, id: JobId) -> Option<&Job> {
-        self.cluster.job(id).or_else(|| self.finished.get(&id).map(Arc::as_ref))
+    /// The job or array, also when it has ended.
+    pub fn job(&self, id: JobId) -> Option<Arc<Job>> {
+        self.finished.get(&id).cloned().or_else(|| self.cluster.record(id))
     }
 
-    /// Every job that was ever submitted.
+    /// Every job that was ever submitted; of arrays those tasks that became jobs, and not the record.
     pub fn all_jobs(&self) -> impl Iterator<Item = &Job> {
-        self.finished.values().chain(self.cluster.jobs.values()).map(Arc::as_ref)
+        let finished = self.finished.values().filter(|job| job.array.is_none());
+        finished.chain(self.cluster.jobs.values()).map(Arc::as_ref)
     }
 
     /// The work that the newest attempt began with; `None` before there was one.
@@ -222,8 +230,23 @@ impl World {
     }
 
     pub fn set_uplink(&mut self, leaf: &str, bps: u64) -> Result<(), Refusal> {
-        let (placements, uplinks, by) = (BTreeMap::new(), [(leaf.to_string(), bps)].into(), OPERATOR.to_string());
-        self.apply(Input::Fabric { placements, uplinks, by }).map(|_| ())
+        let (placements, pools, by) = (BTreeMap::new(), BTreeMap::new(), OPERATOR.to_string());
+        let uplinks = [(leaf.to_string(), bps)].into();
+        self.apply(Input::Fabric { placements, uplinks, pools, by }).map(|_| ())
+    }
+
+    pub fn put_in_pool(&mut self, node: &str, pool: &str) -> Result<(), Refusal> {
+        let (uplinks, pools, by) = (BTreeMap::new(), BTreeMap::new(), OPERATOR.to_string());
+        let placement = NodePlacement { pool: Some(pool.to_string()), ..NodePlacement::default() };
+        let placements = [(node.to_string(), placement)].into();
+        self.apply(Input::Fabric { placements, uplinks, pools, by }).map(|_| ())
+    }
+
+    /// Keeps a pool for its own jobs, lent as `lending` says; `None`: it is open to all.
+    pub fn set_pool(&mut self, pool: &str, lending: Option<Lending>) -> Result<(), Refusal> {
+        let (placements, uplinks, by) = (BTreeMap::new(), BTreeMap::new(), OPERATOR.to_string());
+        let pools = [(pool.to_string(), lending)].into();
+        self.apply(Input::Fabric { placements, uplinks, pools, by }).map(|_| ())
     }
 
     pub fn set_queues(&mut self, queues: Vec<QueueSpec>) -> Result<(), Refusal> {
@@ -249,7 +272,11 @@ impl World {
         let effects = self.apply(Input::Submit { spec: spec.clone(), owner })?;
         let id = effects.submitted.unwrap_or_default();
         self.names.insert(spec.name.clone(), id);
-        self.jobs.insert(id, SimulatedJob::new(plan, spec.gang.workers, spec.total().all_gpus_milli()));
+        let tasks = self.cluster.array(id).map(|array| array.task_ids());
+        let each = tasks.map_or(id.0..id.0 + 1, |tasks| tasks.start.0..tasks.end.0);
+        for job in each.map(JobId) {
+            self.jobs.insert(job, SimulatedJob::new(plan, spec.gang.workers, spec.total().all_gpus_milli()));
+        }
         Ok(id)
     }
 
@@ -534,9 +561,27 @@ impl World {
         }
         self.touched.extend(&effects.dirty.nodes);
         for job in &effects.finished {
-            self.finished.insert(job.id, job.clone());
+            self.ends(job);
         }
         Ok(effects)
+    }
+
+    /// Nobody ends twice, and an array only when every task of it did that was ever to run.
+    fn ends(&mut self, job: &Arc<Job>) {
+        if self.finished.insert(job.id, job.clone()).is_some() {
+            self.breaks(8, format!("job {} ended a second time", job.number()));
+        }
+        let Some(state) = &job.array else { return };
+        let ended = |id: u64| self.finished.get(&JobId(id)).is_some_and(|task| task.state.is_terminal());
+        let tasks = job.task_ids();
+        let tasks = (tasks.start.0..tasks.end.0).filter(|id| ended(*id)).count() as u64;
+        let said = u64::from(state.done) + u64::from(state.failed) + u64::from(state.cancelled);
+        let never = state.waiting.count() + state.held.count();
+        let all = job.spec.array.as_ref().map_or(0, |spec| u64::from(spec.count()));
+        if tasks != said || said + never != all || (never > 0 && job.state != JobState::Cancelled) {
+            let text = format!("array {} ended as {}: {tasks} tasks of {all} ended, it says {said}", job.id, job.state);
+            self.breaks(8, text);
+        }
     }
 
     fn check(&mut self) {
@@ -546,6 +591,7 @@ impl World {
         let mut found: BTreeSet<(u8, String)> =
             check::full(&self.cluster).into_iter().map(|violation| (violation.rule, violation.text)).collect();
         found.extend(truth::check(&self.agents));
+        found.extend(truth::arrays(&self.cluster, &self.agents));
         for (rule, text) in found.difference(&self.found_before.clone()) {
             self.breaks(*rule, text.clone());
         }

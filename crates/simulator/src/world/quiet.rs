@@ -22,19 +22,22 @@ impl World {
     pub fn can_change(&mut self) -> bool {
         self.has_work_entered()
             || !self.cluster.claims.is_empty()
+            || self.cluster.makes_tasks()
             || self.cluster.jobs.values().any(|job| self.job_can_change(job))
             || (0..self.cluster.nodes.len()).any(|index| self.node_can_change(NodeId(index as u32)))
             || self.windows_help()
     }
 
-    /// Whether the next opening of a window lets anybody start. Not what opens day after day for one that would be kept
-    /// out by something else.
+    /// Whether the next opening of a window, or a time for which a pool is lent, lets anybody start. Not what opens day after
+    /// day for one that would be kept out by something else.
     fn windows_help(&self) -> bool {
         let opening = |blocker: &Blocker| match blocker {
             Blocker::Window { opens } if *opens < Time::NEVER => Some(*opens),
             _ => None,
         };
-        let openings: BTreeSet<Time> = self.cluster.blocked.values().filter_map(opening).collect();
+        let lent = self.cluster.pools.values().filter(|_| !self.cluster.blocked.is_empty());
+        let lent = lent.flat_map(|lending| lending.when.times_from(self.now)).map(|(from, _)| from);
+        let openings: BTreeSet<Time> = self.cluster.blocked.values().filter_map(opening).chain(lent).collect();
         openings.into_iter().any(|at| !decide(&self.cluster, at.max(self.now)).steps.is_empty())
     }
 

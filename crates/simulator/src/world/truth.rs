@@ -1,9 +1,10 @@
 //! What the processes really hold, whatever the server believes: the rules that no bookkeeping can prove.
 use super::agent::Agent;
+use ganger_core::model::cluster::Cluster;
 use ganger_core::model::cpuset::CpuSet;
 use ganger_core::model::ids::{AttemptNo, JobId, Rank};
 use ganger_core::model::split::{Slice, WHOLE_MILLI};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rule 1: no device or core has two live processes. Rule 7: no rank lives twice, no job in two attempts.
 pub(super) fn check(agents: &[Agent]) -> Vec<(u8, String)> {
@@ -32,6 +33,19 @@ pub(super) fn check(agents: &[Agent]) -> Vec<(u8, String)> {
     let twice = lives.into_iter().filter(|(_, copies)| *copies > 1);
     found.extend(twice.map(|((job, rank), copies)| (7, format!("job {job} rank {rank} lives {copies} times"))));
     found
+}
+
+/// Rule 6: never do more tasks of an array run at once than its user lets.
+pub(super) fn arrays(cluster: &Cluster, agents: &[Agent]) -> Vec<(u8, String)> {
+    let limits = cluster.arrays.values().filter_map(|array| Some((array, array.spec.array.as_ref()?.limit?)));
+    let too_many = limits.filter_map(|(array, limit)| {
+        let ranks = agents.iter().flat_map(|agent| agent.ranks.iter()).filter(|(_, held)| held.is_alive());
+        let tasks: BTreeSet<JobId> =
+            ranks.map(|((job, ..), _)| *job).filter(|job| array.place_of(*job).is_some()).collect();
+        let text = format!("{} tasks of array {} run at once, at most {limit} may", tasks.len(), array.id);
+        (tasks.len() > limit as usize).then_some((6, text))
+    });
+    too_many.collect()
 }
 
 /// Whether one more process on a part of a GPU runs into another, or is more than a GPU has.

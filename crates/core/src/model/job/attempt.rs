@@ -161,6 +161,8 @@ pub enum StopWhy {
     Drained { node: NodeId },
     /// The window in which it may run ends.
     WindowEnds,
+    /// It is a guest of this pool, which is lent no longer.
+    LendingEnds { pool: String },
     /// A person asked for another run.
     Requeued { by: String },
     /// A person took it out.
@@ -190,6 +192,7 @@ impl fmt::Display for StopWhy {
             StopWhy::Resized { workers } => write!(f, "goes on with {}", count((*workers).into(), "worker")),
             StopWhy::Drained { node } => write!(f, "node {node} is being drained"),
             StopWhy::WindowEnds => write!(f, "its window ends"),
+            StopWhy::LendingEnds { pool } => write!(f, "pool {pool} needs its nodes back: its lending time ends"),
             StopWhy::Requeued { by } => write!(f, "requeued by {by}"),
             StopWhy::Cancelled { by } => write!(f, "cancelled by {by}"),
             StopWhy::TimeLimit => write!(f, "time limit reached"),

@@ -1,8 +1,10 @@
 //! Jobs: what was asked (`JobSpec`), what became of it (`Job`), and one run of it (`Attempt`).
+mod array;
 mod attempt;
 mod parts;
 mod spec;
 
+pub use array::*;
 pub use attempt::*;
 pub use spec::*;
 
@@ -103,6 +105,12 @@ pub struct Job {
     pub exit_code: Option<i32>,
     /// GPU time charged so far by ended attempts, in GPU-microseconds.
     pub gpu_us: u64,
+    /// It is one task of an array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
+    /// It is the record of an array: it never runs itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayState>,
 }
 
 impl Job {
@@ -131,6 +139,8 @@ impl Job {
             note: None,
             exit_code: None,
             gpu_us: 0,
+            task: None,
+            array: None,
         }
     }
 

@@ -1,4 +1,5 @@
 //! What was asked: [`JobSpec`] and its parts, as checked.
+use super::ArraySpec;
 use crate::model::amounts::{Resources, count};
 use crate::model::ids::JobId;
 use crate::model::split::PartAsk;
@@ -264,7 +265,8 @@ pub struct RunSpec {
     pub command: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub workdir: Option<String>,
-    /// Where logs go besides the agent's own disk; `%j` job, `%x` name, `%t` rank.
+    /// Where logs go besides the agent's own disk; `%j` job, `%x` name, `%t` rank, `%a` attempt; of a task of an array `%A`
+    /// array and `%a` index.
     pub output: Option<String>,
     /// A terminal for rank 0.
     pub pty: bool,
@@ -304,6 +306,9 @@ pub struct JobSpec {
     /// It runs only while one of them is open; none: always.
     #[serde(default)]
     pub windows: Vec<Window>,
+    /// So many jobs like this one, which differ in their index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArraySpec>,
     pub run: RunSpec,
 }
 
@@ -335,6 +340,7 @@ impl JobSpec {
             intermittent: false,
             deadline: None,
             windows: Vec::new(),
+            array: None,
             run: RunSpec::default(),
         }
     }
@@ -378,6 +384,12 @@ impl JobSpec {
         }
         if self.deadline.is_some() && self.time_limit.is_none() {
             return Err(("deadline", "it needs a time limit, to know when the job has to start".to_string()));
+        }
+        if self.array.is_some() && self.group.is_some() {
+            return Err(("array", "the tasks of an array start each by itself, those of a group together".to_string()));
+        }
+        if self.array.as_ref().is_some_and(|array| array.count() == 0) {
+            return Err(("array", "it has no task".to_string()));
         }
         self.fits_some_window()?;
         super::parts::check(self)

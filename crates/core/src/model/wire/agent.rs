@@ -203,6 +203,21 @@ pub struct Launch {
     /// All workers in rank order: their node's name and address, and how many GPUs each has.
     pub ranks: Vec<RankSite>,
     pub leased: bool,
+    /// Of which array it is a task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskSite>,
+}
+
+/// A task among those of its array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSite {
+    pub array: JobId,
+    pub index: u32,
+    /// How many tasks the array has, and between which indices.
+    pub count: u32,
+    pub lowest: u32,
+    pub highest: u32,
+    pub step: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

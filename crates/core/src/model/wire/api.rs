@@ -5,7 +5,7 @@
 //! | route | answers |
 //! |---|---|
 //! | `POST jobs` ([`super::job::JobFile`]; `?dry_run=true`) | [`JobDetail`], 201; dry run: [`Why`] |
-//! | `GET jobs` (`?all=true&state=&queue=&user=`) | `[JobView]` |
+//! | `GET jobs` (`?all=true&state=&queue=&user=&tasks=true`) | `[JobView]` |
 //! | `GET jobs/{job}` · `GET jobs/{job}/why` | [`JobDetail`] · [`Why`] |
 //! | `GET jobs/{job}/wait?timeout_ms=` | [`JobDetail`] when it has ended, or as it is after the time-out |
 //! | `POST jobs/{job}/cancel`, `hold`, `release`, `requeue` | [`JobDetail`] |
@@ -21,7 +21,7 @@
 //! | `GET tokens`, `POST tokens` ([`TokenRequest`]), `DELETE tokens/{name}` | tokens; the secret is shown once |
 //! | `GET snapshot` · `GET status` · `GET /openapi.json` · `GET /healthz` | [`Snapshot`] · [`Status`] · … |
 //!
-//! `{job}` is an id or a name (of the newest job of that name); `{node}` is a name. Errors are [`ApiError`].
+//! `{job}` is an id or a name (of the newest job of that name), or of a task of an array `12_3` or `sweep_3`; `{node}` is a name. Errors are [`ApiError`].
 use crate::model::amounts::{Limit, Resources};
 use crate::model::budget::Period;
 use crate::model::cluster::Cluster;
@@ -71,6 +71,51 @@ pub struct JobView {
     pub note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit_code: Option<i32>,
+    /// Of which array it is a task.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub task: Option<TaskView>,
+    /// It stands for an array; in a list for its tasks that never started.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub array: Option<ArrayView>,
+}
+
+/// `12_3` is the task with the index 3 of array 12, and names it wherever ids do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskView {
+    pub array: u64,
+    pub index: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ArrayView {
+    /// As it was asked for, such as `0-9%2`.
+    pub indices: String,
+    /// The indices that wait for their first start, such as `4-9%2`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pending: Option<String>,
+    /// So many tasks at once at most.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit: Option<u32>,
+    pub tasks: u32,
+    /// Tasks that wait, also to run again.
+    pub waiting: u64,
+    /// Tasks that hold devices.
+    pub started: u64,
+    pub done: u32,
+    pub failed: u32,
+    pub cancelled: u32,
+}
+
+impl JobView {
+    /// Its id as people write it: `12`, `12_3`, and for the rest of an array `12_[4-9%2]`.
+    pub fn number(&self) -> String {
+        let pending = self.array.as_ref().and_then(|array| array.pending.as_ref());
+        match (&self.task, pending) {
+            (Some(task), _) => format!("{}_{}", task.array, task.index),
+            (None, Some(pending)) => format!("{}_[{pending}]", self.id),
+            (None, None) => self.id.to_string(),
+        }
+    }
 }
 
 /// `ganger show`.

@@ -3,14 +3,15 @@
 //! As with job files, everything is checked at once and features of later work are refused by name. `settings` holds scheduler settings by
 //! the names of [`crate::model::policy`].
 use super::job::{FieldError, Findings};
+use super::pool::PoolFile;
 use crate::model::amounts::{AmountError, Limit, parse_bandwidth, parse_bytes};
 use crate::model::budget::{Budget, Period};
 use crate::model::cluster::NodePlacement;
 use crate::model::policy::Policy;
+use crate::model::pool::Lending;
 use crate::model::queue::{QueuePolicy, QueueSpec};
 use crate::model::time::Span;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
 
@@ -91,29 +92,18 @@ pub struct ClusterFile {
     pub settings: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PoolFile {
-    pub name: String,
-    pub nodes: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub lend: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub windows: Option<Value>,
-}
-
 /// What a [`ClusterFile`] asks for, checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterPlan {
     pub placements: BTreeMap<String, NodePlacement>,
     /// Leaf → bits per second of its way up.
     pub uplinks: BTreeMap<String, u64>,
+    /// How each pool of the file is lent, or that it is open.
+    pub pools: BTreeMap<String, Option<Lending>>,
     pub settings: BTreeMap<String, String>,
 }
 
-const NAME_FIX: &str = "use letters, digits, dot, dash and underscore, at most 63 characters";
+pub(super) const NAME_FIX: &str = "use letters, digits, dot, dash and underscore, at most 63 characters";
 
 impl QueuesFile {
     /// # Errors
@@ -216,14 +206,16 @@ impl ClusterFile {
                 place.spine = spine_of.get(leaf.as_str()).map(|spine| spine.to_string());
             }
         }
+        let mut pools = BTreeMap::new();
         for (index, pool) in self.pools.iter().enumerate() {
-            self.check_pool(&mut found, index, &placements);
+            pool.check(&mut found, index, &self.pools[..index], &placements);
+            pools.insert(pool.name.clone(), pool.lending(&mut found, index));
             for node in &pool.nodes {
                 placements.entry(node.clone()).or_default().pool = Some(pool.name.clone());
             }
         }
         self.check_settings(&mut found);
-        found.finish(ClusterPlan { placements, uplinks, settings: self.settings })
+        found.finish(ClusterPlan { placements, uplinks, pools, settings: self.settings })
     }
 
     fn check_fabric(&self, found: &mut Findings) {
@@ -251,31 +243,6 @@ impl ClusterFile {
             uplinks.insert(leaf.clone(), found.amount(&field, Some(bandwidth), parse_bandwidth));
         }
         uplinks
-    }
-
-    fn check_pool(&self, found: &mut Findings, index: usize, placed: &BTreeMap<String, NodePlacement>) {
-        let pool = &self.pools[index];
-        let at = |field: &str| format!("pools[{index}].{field}");
-        if !super::job::is_label(&pool.name) {
-            found.add(at("name"), format!("{:?} is not a name", pool.name), NAME_FIX);
-        }
-        if self.pools[..index].iter().any(|earlier| earlier.name == pool.name) {
-            found.add(at("name"), format!("{:?} is named twice", pool.name), "join the two");
-        }
-        for node in &pool.nodes {
-            if !super::job::is_label(node) {
-                found.add(at("nodes"), format!("{node:?} is not a node's name"), NAME_FIX);
-            }
-            if let Some(other) = placed.get(node).and_then(|place| place.pool.as_ref()) {
-                found.add(
-                    at("nodes"),
-                    format!("node {node:?} is already in pool {other:?}"),
-                    "a node is in one pool: remove one",
-                );
-            }
-        }
-        found.later(&at("lend"), &pool.lend);
-        found.later(&at("windows"), &pool.windows);
     }
 
     fn check_settings(&self, found: &mut Findings) {
@@ -310,7 +277,7 @@ fn once_each(found: &mut Findings, field: &str, kind: &str, map: &BTreeMap<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn cluster(value: Value) -> Result<ClusterPlan, Vec<FieldError>> {
         serde_json::from_value::<ClusterFile>(value).unwrap().into_plan()
@@ -352,8 +319,6 @@ mod tests {
             ("pools[1].name", json!({"pools": [{"name": "a", "nodes": []}, {"name": "a", "nodes": []}]})),
             ("pools[1].nodes", json!({"pools": [{"name": "a", "nodes": ["n"]}, {"name": "b", "nodes": ["n"]}]})),
             ("pools[0].nodes", json!({"pools": [{"name": "a", "nodes": ["n n"]}]})),
-            ("pools[0].lend", json!({"pools": [{"name": "a", "nodes": [], "lend": {"windows": ["20:00-08:00"]}}]})),
-            ("pools[0].windows", json!({"pools": [{"name": "a", "nodes": [], "windows": []}]})),
             ("settings.speed", json!({"settings": {"speed": "1"}})),
         ] {
             let errors = cluster(value.clone()).unwrap_err();

@@ -4,4 +4,5 @@ pub mod agent;
 pub mod api;
 pub mod cluster;
 pub mod job;
+pub mod pool;
 pub mod sbatch;

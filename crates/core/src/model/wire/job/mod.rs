@@ -100,7 +100,12 @@ pub struct JobFile {
     pub workdir: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Where the logs go besides the node's own disk; `%j` job, `%x` name, `%t` rank, `%a` attempt, `%%`.
+    /// So many tasks like this job: their indices, and behind a `%` how many run at once, such as `0-9%2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub array: Option<Decimal>,
+    /// Where the logs go besides the node's own disk; `%j` job, `%x` name, `%t` rank, `%a` attempt, `%%`; of an array `%A`
+    /// is its number and `%a` the index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// It has work only now and then, so it may share a GPU in turns.
@@ -123,9 +128,6 @@ pub struct JobFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub mounts: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub array: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub budget: Option<Value>,

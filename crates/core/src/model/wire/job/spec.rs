@@ -4,8 +4,8 @@ use super::{ARGUMENT_BYTES_MAX, CheckpointFile, FieldError, Findings, GangFile, 
 use crate::model::amounts::{count, parse_bandwidth, parse_bytes};
 use crate::model::ids::JobId;
 use crate::model::job::{
-    CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, Launcher, Level, Priority, RunSpec, Shape,
-    Shrink, TopologyWish,
+    ArrayError, ArraySpec, CheckpointPolicy, Dependency, DependencyKind, Gang, Group, JobSpec, Launcher, Level,
+    Priority, RunSpec, Shape, Shrink, TopologyWish,
 };
 use crate::model::time::{Span, Time};
 use crate::model::window::Window;
@@ -52,6 +52,7 @@ pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<Fiel
         found.add("deadline", "the job states no time limit", "add `time`, so that it is known when it has to start");
     }
     let windows = windows(&mut found, &file.windows);
+    let array = array(&mut found, &file);
     later(&mut found, &file);
     let (name, pool, preemptible) = (file.name.clone(), file.pool.clone(), file.preemptible);
     let intermittent = file.intermittent;
@@ -77,18 +78,33 @@ pub(super) fn build(file: JobFile, resolve: Resolve) -> Result<JobSpec, Vec<Fiel
         intermittent,
         deadline,
         windows,
+        array,
         run,
     })
 }
 
+fn array(found: &mut Findings, file: &JobFile) -> Option<ArraySpec> {
+    let text = &file.array.as_ref()?.0;
+    let array = match ArraySpec::parse(text) {
+        Ok(array) => array,
+        Err(ArrayError { at, why, fix }) => {
+            found.add("array", format!("cannot read {text:?} from character {at} on: {why}"), fix);
+            return None;
+        }
+    };
+    if file.group.is_some() {
+        found.add("array", "its tasks start each by itself, the jobs of a group together", "remove it, or `group`");
+    }
+    if file.pty {
+        found.add("array", "a terminal is for one process, not for each task", "remove it, or `pty`");
+    }
+    Some(array)
+}
+
 fn later(found: &mut Findings, file: &JobFile) {
-    for (field, value) in [
-        ("roles", &file.roles),
-        ("image", &file.image),
-        ("mounts", &file.mounts),
-        ("array", &file.array),
-        ("budget", &file.budget),
-    ] {
+    for (field, value) in
+        [("roles", &file.roles), ("image", &file.image), ("mounts", &file.mounts), ("budget", &file.budget)]
+    {
         found.later(field, value);
     }
 }
@@ -384,8 +400,8 @@ fn check_env(found: &mut Findings, env: &BTreeMap<String, String>) {
 fn check_output(found: &mut Findings, output: &str) {
     let mut chars = output.chars();
     while let Some(c) = chars.next() {
-        if c == '%' && !matches!(chars.next(), Some('j' | 'x' | 't' | 'a' | '%')) {
-            let fix = "use %j (job), %x (name), %t (rank), %a (attempt) or %%";
+        if c == '%' && !matches!(chars.next(), Some('j' | 'x' | 't' | 'a' | 'A' | '%')) {
+            let fix = "use %j (job), %x (name), %t (rank), %a (attempt, of an array the index), %A (array) or %%";
             found.add("output", format!("{output:?} has a pattern that is unknown"), fix);
             return;
         }

@@ -161,7 +161,9 @@ fn every_refusal_names_its_field() {
         ("roles", json!({"roles": []})),
         ("image", json!({"image": "x"})),
         ("mounts", json!({"mounts": []})),
-        ("array", json!({"array": "0-9"})),
+        ("array", json!({"array": "0-9,3"})),
+        ("array", json!({"array": "0-9", "group": "a/2"})),
+        ("array", json!({"array": "0-9", "pty": true})),
         ("budget", json!({"budget": 1})),
     ] {
         let errors = file(change.clone()).into_spec(&known).unwrap_err();
@@ -187,9 +189,9 @@ fn a_part_of_a_gpu_is_read_exactly() {
 
 #[test]
 fn later_features_say_that_they_are_later() {
-    let errors = file(json!({"resources": {"gpus": 1}, "roles": 1, "array": 3})).into_spec(&known).unwrap_err();
+    let errors = file(json!({"resources": {"gpus": 1}, "roles": 1, "image": "x"})).into_spec(&known).unwrap_err();
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert_eq!(texts, ["roles: not supported yet: roles; remove it", "array: not supported yet: array; remove it"]);
+    assert_eq!(texts, ["roles: not supported yet: roles; remove it", "image: not supported yet: image; remove it"]);
 }
 
 #[test]
@@ -215,4 +217,15 @@ fn unknown_keys_are_refused_at_every_depth() {
 fn what_is_sent_is_what_was_written() {
     let sent = file(json!({"resources": {"gpus": 1, "share": "0.5"}, "env": {"A": "1"}, "after": ["prep"]}));
     assert_eq!(serde_json::from_str::<JobFile>(&serde_json::to_string(&sent).unwrap()).unwrap(), sent);
+}
+
+#[test]
+fn an_array_is_read_also_where_yaml_sees_a_number() {
+    for (array, written) in [(json!("0-9%2"), "0-9%2"), (json!(5), "5"), (json!("1,3,5-7"), "1,3,5-7")] {
+        let spec = file(json!({"array": array})).into_spec(&known).unwrap();
+        assert_eq!(spec.array.unwrap().to_string(), written);
+    }
+    let errors = file(json!({"array": "0-9,4"})).into_spec(&known).unwrap_err();
+    let text = errors[0].to_string();
+    assert_eq!(text, "array: cannot read \"0-9,4\" from character 5 on: index 4 is named twice; name each index once");
 }

@@ -1,11 +1,13 @@
 //! Readers of the words in user files that have no type of their own elsewhere: names, signals, moments.
 use crate::model::time::Time;
 
-pub(super) const NAME_FIX: &str = "use letters, digits, dot, dash and underscore, start with a letter or digit, at most 63 characters, not only digits";
+pub(super) const NAME_FIX: &str = "use letters, digits, dot, dash and underscore, start with a letter or digit, at most 63 characters, not only digits and not like 12_3";
 
-/// Letters, digits, `.`, `-`, `_`; starts with a letter or digit; at most 63; not only digits, which would be an id.
+/// Letters, digits, `.`, `-`, `_`; starts with a letter or digit; at most 63; not only digits, which would be an id, nor
+/// `12_3`, which would be that of a task.
 pub(crate) fn is_name(text: &str) -> bool {
-    is_label(text) && !text.chars().all(|c| c.is_ascii_digit())
+    let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+    is_label(text) && !digits(text) && !text.split_once('_').is_some_and(|(job, task)| digits(job) && digits(task))
 }
 
 /// As a name, but only digits are fine.
@@ -129,6 +131,7 @@ mod tests {
     #[test]
     fn names_never_look_like_ids() {
         assert!(is_name("llama-ft.v2") && is_name("7b") && !is_name("42") && !is_name("-x") && !is_name("a b"));
+        assert!(is_name("v_1") && !is_name("12_3"));
         assert!(is_queue_path("research/nlp") && !is_queue_path("research//nlp") && !is_queue_path("/x"));
     }
 }

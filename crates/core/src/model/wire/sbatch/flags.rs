@@ -1,6 +1,7 @@
 //! One `#SBATCH` flag after the other into what was asked.
-use super::super::job::{CheckpointFile, JobFile, parse_signal};
+use super::super::job::{CheckpointFile, Decimal, JobFile, parse_signal};
 use super::{SbatchError, values};
+use crate::model::job::{ArrayError, ArraySpec};
 
 /// What the flags say, before tasks, nodes and resources are set against one another.
 #[derive(Debug, Default)]
@@ -179,9 +180,7 @@ fn set(asked: &mut Asked, name: &str, value: Option<&str>, line: usize) -> Resul
         "gpus-per-node" => asked.gpus_per_node = gpus(asked, values::gpus(text()?), text()?)?,
         "gpus-per-task" => asked.gpus_per_task = gpus(asked, values::gpus(text()?), text()?)?,
         "gres" => asked.gpus_per_node = gpus(asked, values::gres(text()?), text()?)?,
-        "array" => {
-            return Err(("not supported yet: job arrays".to_string(), "submit one job for each element".to_string()));
-        }
+        "array" => asked.job.array = Some(array(text()?)?),
         "error" => {
             return Err((
                 "the two outputs of a rank go into one log".to_string(),
@@ -205,6 +204,12 @@ fn time(text: &str) -> Result<String, Problem> {
         Some(seconds) if seconds > 0 => Ok(format!("{seconds}s")),
         _ => Err((format!("cannot read {text:?} as a time"), "write it like 12:00:00 or 1-12:00:00".to_string())),
     }
+}
+
+fn array(text: &str) -> Result<Decimal, Problem> {
+    let unread =
+        |error: ArrayError| (format!("cannot read {text:?} from character {} on: {}", error.at, error.why), error.fix);
+    ArraySpec::parse(text).map(|array| Decimal(array.to_string())).map_err(unread)
 }
 
 fn nodes(text: &str) -> Result<Option<u64>, Problem> {

@@ -63,6 +63,7 @@ fn the_other_flags_find_their_fields() {
     let checkpoint = job.checkpoint.as_ref().unwrap();
     assert_eq!((checkpoint.signal.as_deref(), checkpoint.grace.as_deref()), (Some("SIGUSR1"), Some("120s")));
     assert_eq!(job.after, ["afterok:12", "afterok:13", "afterany:14"]);
+    assert_eq!(read_lines("#SBATCH --array=0-9%2", "true").unwrap().job.array.unwrap().0, "0-9%2");
     assert_eq!((job.output.as_deref(), job.workdir.as_deref()), (Some("logs/%x-%j.out"), Some("/data")));
     assert_eq!((job.env["A"].as_str(), script.export_all), ("1", false));
     assert!(read_lines("", "true").unwrap().export_all, "Slurm's default");
@@ -99,7 +100,7 @@ fn a_script_is_found_again_in_its_command_without_what_was_added() {
 #[test]
 fn what_would_be_ignored_is_refused_with_line_and_flag() {
     for (what, line) in [
-        ("--array", "#SBATCH -a 0-9%2"),
+        ("--array", "#SBATCH -a 0-9,3%2"),
         ("--exclusive", "#SBATCH --exclusive"),
         ("--constraint", "#SBATCH -C a100"),
         ("--nodelist", "#SBATCH -w n0"),
