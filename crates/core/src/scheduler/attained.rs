@@ -2,8 +2,14 @@
 use crate::model::attained::{is_las, rank};
 use crate::model::cluster::Cluster;
 use crate::model::job::{Job, Priority};
+use crate::model::queue::QueuePolicy;
 use crate::model::time::Time;
 use std::collections::BTreeMap;
+
+/// Whether some queue goes by attained service.
+pub fn is_used(cluster: &Cluster) -> bool {
+    cluster.queues.values().any(|queue| queue.policy == QueuePolicy::LeastAttained)
+}
 
 /// The places that the jobs of such a queue and class have in the order of service stay theirs together; who of them takes
 /// which is settled by rank. So a queue's policy moves nobody else's jobs.

@@ -183,7 +183,9 @@ impl<'a> Session<'a> {
         if self.claim_of(id).is_some() {
             self.promised.remove(&id);
             self.later = None;
-            self.ends.iter_mut().filter(|held| held.job == id).for_each(|held| held.end = end);
+            for held in self.ends.iter_mut().filter(|held| held.job == id) {
+                (held.end, held.assumed, held.fresh) = (end, assumed, true);
+            }
             return;
         }
         self.draft.take_all(places);

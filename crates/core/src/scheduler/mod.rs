@@ -71,7 +71,7 @@ use victims::Pool;
 pub fn decide(cluster: &Cluster, now: Time) -> Decision {
     let asking = Asking::of(cluster, now);
     let mut session = Session::new(cluster, &asking, now);
-    let units = order::units(cluster, &asking, now);
+    let units = order::units(cluster, &asking, now, &session.started);
     session.walk(&units);
     session.finish()
 }
@@ -429,8 +429,11 @@ impl<'a> Session<'a> {
     /// then, with what is settled left as it is: whoever comes later must not take them first. Beside what starts now
     /// reservations may come to lie elsewhere, so then those who were refused are asked once more: the next decision has
     /// nothing to add. It ends: claims in flight are given up once, and starts make way only for a higher class.
-    fn walk(&mut self, units: &[Unit<'a>]) {
+    fn walk(&mut self, all: &[Unit<'a>]) {
+        let by_service = attained::is_used(self.cluster);
         loop {
+            let left = by_service.then(|| order::units(self.cluster, self.asking, self.now, &self.started));
+            let units = left.as_deref().unwrap_or(all);
             let steps = self.steps.len();
             (self.again, self.picky, self.walk_from) = (false, false, self.draft.work);
             self.splits = slices::leaves_splits(self.cluster, &self.steps);
@@ -451,7 +454,7 @@ impl<'a> Session<'a> {
             // What starts now also moves the shares, and with them who goes first among those who wait.
             let stale = turns.shared || self.picky || !self.reserved.is_empty() || self.gives_rights();
             let moved = self.steps.len() > steps && stale && self.draft.work <= self.cluster.policy.budget;
-            if !self.again && !moved && !self.sends_guests_home(units) {
+            if !self.again && !moved && !self.sends_guests_home(all) {
                 return;
             }
         }
