@@ -149,7 +149,8 @@ impl Storm {
             world.note("refused", why.to_string());
         }
         let pools = (seed >= POOLS_FROM).then(|| dice.child("pools"));
-        let mut storm = Storm { world, jobs, choice, time, sizes, calendar, arrays, pools, submitted: 0, half_group: None };
+        let mut storm =
+            Storm { world, jobs, choice, time, sizes, calendar, arrays, pools, submitted: 0, half_group: None };
         storm.about_pools(pools::keep);
         storm
     }
