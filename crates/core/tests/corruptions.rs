@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
-use common::{Lab, job, limit, require};
+use common::{Lab, job, job_mut, limit, node_mut, require, spec_mut};
 use ganger_core::check::{self, Violation};
 use ganger_core::lifecycle::Input;
 use ganger_core::lifecycle::input::QueueSpec;
@@ -80,11 +80,11 @@ fn with_grace(mut spec: JobSpec) -> JobSpec {
 
 impl Busy {
     fn job(&mut self, id: JobId) -> &mut Job {
-        Arc::make_mut(self.cluster.jobs.get_mut(&id).expect("a live job"))
+        job_mut(&mut self.cluster, id)
     }
 
     fn node(&mut self, id: NodeId) -> &mut Node {
-        Arc::make_mut(&mut self.cluster.nodes[id.index()])
+        node_mut(&mut self.cluster, id)
     }
 
     fn node_of(&self, id: JobId, rank: usize) -> NodeId {
@@ -269,7 +269,7 @@ fn rule_3_a_claimant_that_does_not_wait() {
 #[test]
 fn rule_3_victims_that_may_not_be_stopped() {
     let respec = |state: &mut Busy, id: JobId, change: fn(&mut JobSpec)| {
-        change(Arc::make_mut(&mut state.job(id).spec));
+        change(spec_mut(&mut state.cluster, id));
     };
     breaks(3, |state| respec(state, state.victim, |spec| spec.preemptible = false));
     breaks(3, |state| respec(state, state.victim, |spec| spec.priority = Priority::P0));
@@ -280,7 +280,7 @@ fn rule_3_victims_that_may_not_be_stopped() {
 fn rule_3_a_victim_that_was_not_asked_to_leave() {
     breaks(3, |state| {
         let (urgent, ranks) = (state.urgent, state.ranks);
-        Arc::make_mut(&mut state.job(ranks).spec).preemptible = true;
+        spec_mut(&mut state.cluster, ranks).preemptible = true;
         state.cluster.claims.get_mut(&urgent).unwrap().victims.push((ranks, AttemptNo(1)));
     });
     breaks(3, |state| {
@@ -332,8 +332,7 @@ fn rule_3_only_who_can_bear_it_is_moved() {
     }] {
         let (mut lab, decision, moved) = moving();
         lab.apply(Input::Decided(Box::new(decision)));
-        let job = Arc::make_mut(lab.cluster.jobs.get_mut(&moved).unwrap());
-        change(Arc::make_mut(&mut job.spec));
+        change(spec_mut(&mut lab.cluster, moved));
         assert!(check::full(&lab.cluster).iter().any(|violation| violation.rule == 3));
     }
 }
@@ -388,7 +387,7 @@ fn rule_5_a_guest_that_is_told_too_late() {
     let found = |seconds: u64| {
         let mut state = busy();
         let (ranks, patient) = (state.ranks, state.patient);
-        Arc::make_mut(&mut state.job(ranks).spec).checkpoint.grace = Span::seconds(30);
+        spec_mut(&mut state.cluster, ranks).checkpoint.grace = Span::seconds(30);
         let attempt = state.attempt(ranks);
         attempt.guest_of = vec![patient];
         let places: Vec<_> = attempt.workers.iter().map(|worker| worker.place.clone()).collect();
@@ -462,11 +461,11 @@ fn rule_3_a_guarantee_that_is_nobodys() {
     breaks(3, |state| {
         // Of the claimant's class, and nothing is guaranteed to its queue.
         let victim = state.victim;
-        Arc::make_mut(&mut state.job(victim).spec).priority = Priority::P0;
+        spec_mut(&mut state.cluster, victim).priority = Priority::P0;
     });
     breaks(3, |state| {
         let victim = state.victim;
-        let spec = Arc::make_mut(&mut state.job(victim).spec);
+        let spec = spec_mut(&mut state.cluster, victim);
         (spec.firm, spec.preemptible) = (true, false);
         state.cluster.queues.get_mut("default").unwrap().guarantee.gpus = Some(99);
     });
@@ -510,7 +509,7 @@ fn rule_7_an_attempt_that_is_not_the_newest() {
 #[test]
 fn rule_7_a_hard_constraint_broken() {
     for level in [Level::Node, Level::Socket, Level::Switch, Level::Island] {
-        breaks(7, |state| Arc::make_mut(&mut state.job(state.gang).spec).topology.require = Some(level));
+        breaks(7, |state| spec_mut(&mut state.cluster, state.gang).topology.require = Some(level));
     }
     breaks(7, |state| {
         let node = state.node_of(state.gang, 1);
@@ -518,7 +517,7 @@ fn rule_7_a_hard_constraint_broken() {
             state.cluster.nodes.iter().map(|node| node.leaf).find(|leaf| *leaf != state.cluster.node(node).leaf);
         state.node(node).leaf = other.expect("two leaves");
     });
-    breaks(7, |state| Arc::make_mut(&mut state.job(state.gang).spec).topology.ranks_per_island = Some(2));
+    breaks(7, |state| spec_mut(&mut state.cluster, state.gang).topology.ranks_per_island = Some(2));
 }
 
 #[test]
@@ -615,6 +614,6 @@ fn rule_10_work_on_nodes_that_take_none() {
 fn sizes_outside_of_what_was_asked_break_rule_2() {
     breaks(2, |state| {
         let gang = state.gang;
-        Arc::make_mut(&mut state.job(gang).spec).gang = Gang::rigid(1);
+        spec_mut(&mut state.cluster, gang).gang = Gang::rigid(1);
     });
 }

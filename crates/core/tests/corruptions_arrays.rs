@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
-use common::{Lab, job, limit};
+use common::{Lab, job, job_mut, limit};
 use ganger_core::check;
 use ganger_core::lifecycle::Input;
 use ganger_core::model::job::{ArraySpec, Job, JobSpec, JobState, Priority, Task};
@@ -49,7 +49,7 @@ fn array(cluster: &mut Cluster) -> &mut Job {
 }
 
 fn task(cluster: &mut Cluster) -> &mut Job {
-    Arc::make_mut(cluster.jobs.get_mut(&FIRST).unwrap())
+    job_mut(cluster, FIRST)
 }
 
 #[test]

@@ -3,15 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
-use common::{Lab, job, limit};
-use ganger_core::check;
+use common::{Lab, broken, job, limit, node_mut, spec_mut, window};
 use ganger_core::lifecycle::Input;
-use ganger_core::model::job::{Job, Priority};
+use ganger_core::model::job::Priority;
 use ganger_core::model::machine::profiles::profile;
-use ganger_core::model::node::{Maintenance, Node};
-use ganger_core::model::window::Window;
+use ganger_core::model::node::Maintenance;
 use ganger_core::model::{Cluster, JobId, NodeId, Span, Time};
-use std::sync::Arc;
 
 /// One node; a job of one hour was placed on it at this moment. Maintenance is planned in two hours.
 struct Placed {
@@ -30,58 +27,37 @@ fn placed() -> Placed {
 }
 
 impl Placed {
-    fn job(&mut self) -> &mut Job {
-        Arc::make_mut(self.cluster.jobs.get_mut(&self.job).unwrap())
-    }
-
-    fn node(&mut self) -> &mut Node {
-        Arc::make_mut(&mut self.cluster.nodes[0])
-    }
-
     fn now(&self) -> Time {
         self.cluster.now
     }
 
     fn planned(&mut self) -> &mut Maintenance {
-        &mut self.node().maintenance[0]
+        &mut node_mut(&mut self.cluster, NodeId(0)).maintenance[0]
     }
 
-    /// From `minutes` before this moment on, for two hours.
-    fn window(&self, minutes: u64) -> Window {
-        let opens = (self.cluster.now.0 / 60_000 + 1_440 - minutes) % 1_440;
-        let (from_min, until_min) = (opens as u16, ((opens + 120) % 1_440) as u16);
-        Window { days: 0x7f, from_min, until_min, zone: Default::default() }
-    }
-
-    fn restrict(&mut self, window: Window) {
-        Arc::make_mut(&mut self.job().spec).windows = vec![window];
+    /// Restricts the job to a window that opened so many minutes ago, for two hours.
+    fn restrict(&mut self, minutes: u64) {
+        let window = window(&self.cluster, minutes, 1_560 - minutes);
+        spec_mut(&mut self.cluster, self.job).windows = vec![window];
     }
 }
 
 fn rules(plant: impl FnOnce(&mut Placed)) -> Vec<u8> {
     let mut state = placed();
     plant(&mut state);
-    check::full(&state.cluster).iter().map(|violation| violation.rule).collect()
+    broken(&state.cluster)
 }
 
 #[test]
 fn what_fits_is_clean() {
     assert_eq!(rules(|_| ()), [0; 0]);
-    let opened = |state: &mut Placed| {
-        let window = state.window(10);
-        state.restrict(window);
-    };
-    assert_eq!(rules(opened), [0; 0]);
+    assert_eq!(rules(|state| state.restrict(10)), [0; 0]);
 }
 
 #[test]
 fn rule_10_a_start_outside_its_windows_or_too_late_in_them() {
     for minutes in [121, 90, 1_400] {
-        let found = rules(|state| {
-            let window = state.window(minutes);
-            state.restrict(window);
-        });
-        assert_eq!(found, [10], "opened {minutes} minutes ago");
+        assert_eq!(rules(|state| state.restrict(minutes)), [10], "opened {minutes} minutes ago");
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
-use common::Lab;
+use common::{Lab, job_mut, node_mut};
 use ganger_core::check;
 use ganger_core::model::job::{JobSpec, Priority, Shape};
 use ganger_core::model::machine::mig::{Extra, Instance, ProfileName};
@@ -64,7 +64,7 @@ fn busy() -> Busy {
 
 impl Busy {
     fn node(&mut self) -> &mut Node {
-        Arc::make_mut(&mut self.cluster.nodes[0])
+        node_mut(&mut self.cluster, NodeId(0))
     }
 
     fn split(&mut self, gpu: u8) -> &mut Split {
@@ -72,7 +72,7 @@ impl Busy {
     }
 
     fn attempt(&mut self, id: JobId) -> &mut Attempt {
-        Arc::make_mut(self.cluster.jobs.get_mut(&id).unwrap()).attempt.as_mut().expect("an attempt")
+        job_mut(&mut self.cluster, id).attempt.as_mut().expect("an attempt")
     }
 
     /// Changes a part where its worker says it is and where its node does.

@@ -109,7 +109,7 @@ fn mistakes_in_the_cluster_are_told_with_word_and_alternatives() {
         1,
         "",
         &[
-            ("nodse 4 dgx-a100", &["nodse", "nodes, uplink, queue, set, at, finally"]),
+            ("nodse 4 dgx-a100", &["nodse", "nodes, uplink, pool, queue, set, at, finally"]),
             ("# only a comment", &["nodes statement", "nodes 4 dgx-a100"]),
             ("nodes four dgx-a100", &["four", "1 to 100000"]),
             ("nodes 0 dgx-a100", &["\"0\""]),

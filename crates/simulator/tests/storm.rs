@@ -39,6 +39,28 @@ fn nobody_starts_whom_a_guarantee_could_stop_at_once() {
     storms([128, 144, 235, 377, 421, 427], 150);
 }
 
+/// What a decision splits anew, or makes whole, was not yet so to itself: the next one took less time for a start, or found the
+/// reserved part on another GPU.
+#[test]
+fn what_is_split_is_asked_of_the_decision_and_not_of_the_cluster_before_it() {
+    storms([382, 939], 150);
+}
+
+/// In a queue by attained service one who waited had the place of one who starts: without it the next decision asks it later,
+/// or others sooner.
+#[test]
+fn places_in_a_queue_go_with_who_starts() {
+    storms([885], 150);
+    storms([20217], 120);
+}
+
+/// A start on a claim in flight was not taken for one that begins now and has no known end, before whom nobody who waited
+/// beyond the bound may be put.
+#[test]
+fn who_starts_on_its_claim_starts_now() {
+    storms([20094, 30099, 30239], 120);
+}
+
 /// Who was told to leave by the same decision still had to be paid by its budget, and the next decision found a start more.
 #[test]
 fn who_was_told_to_leave_costs_its_budget_no_more() {

@@ -35,8 +35,11 @@ pub struct Policy {
     pub backoff: Span,
     /// What a job without a time limit is taken to run, for planning only.
     pub assumed_time: Span,
-    /// How many blocked jobs below P1 get a reservation in one decision; those of P0 and P1 all get theirs.
+    /// How many blocked jobs below P1 get a reservation in one decision.
     pub reservations: u32,
+    /// And how many of P0, of P1, and of those with a deadline that can be met or that waited beyond the bound.
+    #[serde(default = "reservations_urgent")]
+    pub reservations_urgent: u32,
     /// Who waited so long goes before everybody below P0 and gets a reservation beyond the number; zero: never.
     #[serde(default = "promote_after")]
     pub promote_after: Span,
@@ -115,6 +118,7 @@ impl Default for Policy {
             backoff: Span::seconds(5),
             assumed_time: Span::hours(24),
             reservations: 8,
+            reservations_urgent: reservations_urgent(),
             promote_after: promote_after(),
             protect_after: protect_after(),
             protect_time: protect_time(),
@@ -132,6 +136,10 @@ impl Default for Policy {
             array_max: 100_000,
         }
     }
+}
+
+fn reservations_urgent() -> u32 {
+    64
 }
 
 fn promote_after() -> Span {
@@ -186,6 +194,7 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("repartition.time", |p, v| set_span(&mut p.repartition_time, v)),
     ("grow.after", |p, v| set_span(&mut p.grow_after, v)),
     ("reservations", |p, v| set_count(&mut p.reservations, v)),
+    ("reservations.urgent", |p, v| set_positive(&mut p.reservations_urgent, v)),
     ("promote.after", |p, v| set_span(&mut p.promote_after, v)),
     ("protect.after", |p, v| set_count(&mut p.protect_after, v)),
     ("protect.time", |p, v| set_span(&mut p.protect_time, v)),
@@ -240,6 +249,13 @@ fn set_switch(field: &mut bool, value: &str) -> Result<(), String> {
 
 fn set_count(field: &mut u32, value: &str) -> Result<(), String> {
     *field = value.parse().map_err(|_| "a whole number is expected")?;
+    Ok(())
+}
+
+/// With none of these nobody could be sure to start.
+fn set_positive(field: &mut u32, value: &str) -> Result<(), String> {
+    let count = value.parse().ok().filter(|count| *count > 0);
+    *field = count.ok_or("a whole number above zero is expected")?;
     Ok(())
 }
 

@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
         self.charge(job, &claim.places);
         let has = job.attempt.as_ref().map(Attempt::live_resources).unwrap_or_default();
         self.commit_budget(job, None, held_by(&claim.places).less(has).all_gpus_milli());
-        let from = claim.deadline + self.splitting(job);
+        let from = claim.deadline + self.splitting_at(job, &claim.places);
         let (end, assumed) = self.end_on(job, (claim.deadline, from), claim.places.iter().map(|place| place.node));
         let places = Hold::Chosen(claim.places.clone());
         self.ends.push(Held { end, assumed, told: false, fresh: false, job: job.id, places, guest: None });
@@ -183,7 +183,9 @@ impl<'a> Session<'a> {
         if self.claim_of(id).is_some() {
             self.promised.remove(&id);
             self.later = None;
-            self.ends.iter_mut().filter(|held| held.job == id).for_each(|held| held.end = end);
+            for held in self.ends.iter_mut().filter(|held| held.job == id) {
+                (held.end, held.assumed, held.fresh) = (end, assumed, true);
+            }
             return;
         }
         self.draft.take_all(places);
@@ -228,6 +230,16 @@ impl<'a> Session<'a> {
     /// How long a job that is not placed yet may have to wait for its GPUs to be split anew, or to be whole again.
     pub fn splitting(&self, job: &Job) -> Span {
         match self.splits || job.spec.shape.part.is_some() {
+            true => self.cluster.policy.repartition_time,
+            false => Span::ZERO,
+        }
+    }
+
+    /// As [`Session::splitting`] where the places are known.
+    fn splitting_at(&self, job: &Job, places: &[Place]) -> Span {
+        let is_split =
+            |place: &Place| self.cluster.node(place.node).splits.keys().any(|gpu| place.gpus >> gpu & 1 == 1);
+        match job.spec.shape.part.is_some() || places.iter().any(is_split) {
             true => self.cluster.policy.repartition_time,
             false => Span::ZERO,
         }

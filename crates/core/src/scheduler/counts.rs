@@ -1,6 +1,7 @@
 //! How many workers of each kind every node holds, counted again only where something changed since the last time.
 //!
-//! Trials follow each other by the hundred, ask for few kinds of workers, and change few nodes each.
+//! Trials follow each other by the hundred, ask for few kinds of workers, and change few nodes each. Every state of a node
+//! has a stamp, and what is taken back has its old stamp again: then what was counted before the trial still holds.
 use super::filter::{Pick, yields};
 use super::room::Room;
 use crate::model::cluster::Cluster;
@@ -15,19 +16,28 @@ const KINDS: usize = 64;
 #[derive(Default)]
 pub struct Counts {
     kinds: Vec<Counted>,
-    /// By node: the moment of its last change.
-    changed: Vec<u64>,
-    moment: u64,
+    /// By node, of what it is like now.
+    stamps: Vec<Stamp>,
+    /// The last that was given.
+    last: Stamp,
+    /// How often something was counted.
+    uses: u64,
     /// Some nodes will not always take what they take now.
     closing: bool,
 }
+
+/// Two states of a node with one stamp are equal.
+pub type Stamp = u32;
 
 struct Counted {
     wish: Wish,
     /// Nodes that it may be on: the same for a whole decision.
     allowed: Vec<bool>,
     by_node: Vec<u32>,
-    /// The moment of the last count, and with it of the last use.
+    of: Vec<Stamp>,
+    /// The count before the last, mostly from before a trial, and what it is of.
+    before: Vec<(Stamp, u32)>,
+    /// When it was last used.
     at: u64,
 }
 
@@ -48,20 +58,22 @@ type Stay = (Option<Span>, Option<Span>, Vec<String>);
 impl Counts {
     pub fn of_nodes(cluster: &Cluster) -> Counts {
         let closing = !cluster.pools.is_empty() || cluster.nodes.iter().any(|node| !node.maintenance.is_empty());
-        Counts { kinds: Vec::new(), changed: vec![0; cluster.nodes.len()], moment: 1, closing }
+        Counts { kinds: Vec::new(), stamps: vec![0; cluster.nodes.len()], last: 0, uses: 0, closing }
     }
 
-    pub fn changed(&mut self, node: NodeId) {
-        self.changed[node.index()] = self.moment;
+    /// The node is about to change; what it was.
+    pub fn changed(&mut self, node: NodeId) -> Stamp {
+        self.last += 1;
+        std::mem::replace(&mut self.stamps[node.index()], self.last)
     }
 
-    pub fn next_moment(&mut self) -> u64 {
-        self.moment += 1;
-        self.moment
+    /// The node is again what it was.
+    pub fn is_again(&mut self, node: NodeId, stamp: Stamp) {
+        self.stamps[node.index()] = stamp;
     }
 
-    pub fn changed_since(&self, moment: u64) -> impl Iterator<Item = bool> {
-        self.changed.iter().map(move |changed| *changed >= moment)
+    pub fn stamps(&self) -> &[Stamp] {
+        &self.stamps
     }
 
     /// The counts for `spec`, brought up to date by `count`, and how many nodes were counted. The caller gives them back
@@ -73,25 +85,32 @@ impl Counts {
         (spec, pick): (&JobSpec, Pick),
         count: impl Fn(&Node, &Room) -> u32,
     ) -> (Vec<u32>, u64) {
-        self.moment += 1;
+        self.uses += 1;
         let least = || spec.can_save().then(|| cluster.policy.least_stay(spec));
         let lenders = || cluster.lenders(spec).into_iter().map(String::from).collect();
         let stay = self.closing.then(|| (spec.time_limit, least(), lenders()));
         let Some(known) = self.kinds.iter_mut().find(|counted| counted.wish.is_of(spec, pick, &stay)) else {
             let allowed = pick.allowed(cluster, spec);
             let nodes = cluster.nodes.iter().zip(rooms).zip(&allowed);
-            let by_node = nodes.map(|((node, room), allowed)| if *allowed { count(node, room) } else { 0 }).collect();
-            self.remember(Counted { wish: Wish::of(spec, pick, stay), allowed, by_node: Vec::new(), at: self.moment });
+            let by_node: Vec<u32> =
+                nodes.map(|((node, room), allowed)| if *allowed { count(node, room) } else { 0 }).collect();
+            let (wish, of) = (Wish::of(spec, pick, stay), self.stamps.clone());
+            let before = of.iter().copied().zip(by_node.iter().copied()).collect();
+            self.remember(Counted { wish, allowed, by_node: Vec::new(), of, before, at: self.uses });
             return (by_node, rooms.len() as u64);
         };
         let mut by_node = std::mem::take(&mut known.by_node);
         let mut counted = 0;
-        let stale = self.changed.iter().enumerate().filter(|(_, changed)| **changed >= known.at);
-        for (index, _) in stale.filter(|(index, _)| known.allowed[*index]) {
-            by_node[index] = count(&cluster.nodes[index], &rooms[index]);
-            counted += 1;
+        for (index, stamp) in differing(&self.stamps, &known.of) {
+            if known.allowed[index] {
+                let (before, now) = (&mut known.before[index], (known.of[index], by_node[index]));
+                let old = std::mem::replace(before, now);
+                by_node[index] = if old.0 == stamp { old.1 } else { count(&cluster.nodes[index], &rooms[index]) };
+                counted += u64::from(old.0 != stamp);
+            }
         }
-        known.at = self.moment;
+        known.of.copy_from_slice(&self.stamps);
+        known.at = self.uses;
         (by_node, counted)
     }
 
@@ -106,10 +125,20 @@ impl Counts {
 
     /// Takes back the counts that were given out last.
     pub fn keep(&mut self, by_node: Vec<u32>) {
-        if let Some(counted) = self.kinds.iter_mut().find(|counted| counted.at == self.moment) {
+        if let Some(counted) = self.kinds.iter_mut().find(|counted| counted.at == self.uses) {
             counted.by_node = by_node;
         }
     }
+}
+
+/// Where the two differ, with what is in the first.
+pub fn differing<'s>(now: &'s [Stamp], before: &'s [Stamp]) -> impl Iterator<Item = (usize, Stamp)> + use<'s> {
+    const RUN: usize = 32;
+    let runs = now.chunks(RUN).zip(before.chunks(RUN)).enumerate().filter(|(_, (now, before))| now != before);
+    runs.flat_map(|(run, (now, before))| {
+        let here = now.iter().zip(before).enumerate().filter(|(_, (now, before))| now != before);
+        here.map(move |(at, (now, _))| (run * RUN + at, *now))
+    })
 }
 
 impl Wish {

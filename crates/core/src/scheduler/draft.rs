@@ -1,5 +1,5 @@
 //! An overlay over the cluster on which every trial runs: mark, change, undo or keep. Dropping it leaves no trace.
-use super::counts::Counts;
+use super::counts::{Counts, Stamp};
 use super::filter::Pick;
 use super::fit::Cell;
 use super::fragment::Harms;
@@ -18,7 +18,9 @@ use std::sync::Arc;
 pub struct Draft<'a> {
     pub cluster: &'a Cluster,
     rooms: Vec<Room>,
-    undo: Vec<(NodeId, Room)>,
+    undo: Vec<(NodeId, Room, Stamp)>,
+    /// Nodes with something that nobody may have, whoever held it.
+    withheld: Vec<bool>,
     /// GPUs in parts.
     parts: Parts,
     counts: Counts,
@@ -55,7 +57,8 @@ impl<'a> Draft<'a> {
         let (rooms, nodes) = (rooms(cluster, room), cluster.nodes.len());
         let (counts, harms, parts) = (Counts::of_nodes(cluster), Harms::default(), Parts::default());
         let (undo, uplinks) = (Vec::new(), Uplinks::default());
-        Draft { cluster, rooms, undo, parts, counts, harms, uplinks, work: nodes as u64 }
+        let withheld = cluster.nodes.iter().map(|node| Room::is_withheld(node)).collect();
+        Draft { cluster, rooms, undo, withheld, parts, counts, harms, uplinks, work: nodes as u64 }
     }
 
     /// Back to what is free now. What was counted stays counted where that is what it was.
@@ -67,7 +70,9 @@ impl<'a> Draft<'a> {
             self.counts.changed(NodeId(index as u32));
         }
         let old = std::mem::replace(&mut self.parts, Parts::now(self.cluster));
-        old.nodes().chain(self.parts.nodes()).for_each(|node| self.counts.changed(node));
+        for node in old.nodes().chain(self.parts.nodes()) {
+            self.counts.changed(node);
+        }
         self.undo.clear();
         self.uplinks = Uplinks::now(self.cluster);
         self.work += self.rooms.len() as u64;
@@ -101,8 +106,8 @@ impl<'a> Draft<'a> {
     }
 
     pub fn change(&mut self, node: NodeId, change: impl FnOnce(&mut Room)) {
-        self.undo.push((node, self.rooms[node.index()]));
-        self.counts.changed(node);
+        let stamp = self.counts.changed(node);
+        self.undo.push((node, self.rooms[node.index()], stamp));
         change(&mut self.rooms[node.index()]);
     }
 
@@ -115,9 +120,9 @@ impl<'a> Draft<'a> {
         self.parts.of(node)
     }
 
-    /// Whether some GPU is in parts on this draft.
+    /// Whether somebody holds a part of a GPU on this draft.
     pub fn has_parts(&self) -> bool {
-        self.parts.nodes().next().is_some()
+        self.parts.are_held()
     }
 
     /// What is free on the node, to come back to with [`Draft::put`].
@@ -157,6 +162,13 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Takes out of a room of the node what nobody may have.
+    pub fn withhold(&self, node: NodeId, room: &mut Room) {
+        if self.withheld[node.index()] {
+            room.withhold(self.cluster.node(node));
+        }
+    }
+
     pub fn take_all<'p>(&mut self, places: impl IntoIterator<Item = &'p Place>) {
         places.into_iter().for_each(|place| self.take(place));
     }
@@ -165,24 +177,19 @@ impl<'a> Draft<'a> {
     pub fn give_all<'p>(&mut self, places: impl IntoIterator<Item = &'p Place>) {
         let cluster = self.cluster;
         for place in places {
-            let node = cluster.node(place.node);
             let (at, free_before) = (self.undo.len(), self.room(place.node).gpus);
+            let withheld = self.withheld[place.node.index()].then(|| cluster.node(place.node));
             self.change(place.node, |room| {
                 room.give(place);
-                room.withhold(node);
+                withheld.into_iter().for_each(|node| room.withhold(node));
             });
             self.follow_parts(Moved { place, taken: false, at, free_before, all: 0 });
         }
     }
 
-    /// A moment for [`Draft::changed_since`]; changes from here on come after it.
-    pub fn moment(&mut self) -> u64 {
-        self.counts.next_moment()
-    }
-
-    /// By node, whether it changed at that moment or later.
-    pub fn changed_since(&self, moment: u64) -> impl Iterator<Item = bool> {
-        self.counts.changed_since(moment)
+    /// By node, of what it is like: of two moments with the same stamp nothing there has changed.
+    pub fn stamps(&self) -> &[Stamp] {
+        self.counts.stamps()
     }
 
     /// What was changed so far stays: no earlier mark is gone back to.
@@ -198,9 +205,9 @@ impl<'a> Draft<'a> {
     pub fn undo_to(&mut self, mark: Mark) {
         self.parts.undo_to(mark.0);
         while self.undo.len() > mark.0 {
-            if let Some((node, room)) = self.undo.pop() {
+            if let Some((node, room, stamp)) = self.undo.pop() {
                 self.rooms[node.index()] = room;
-                self.counts.changed(node);
+                self.counts.is_again(node, stamp);
             }
         }
     }

@@ -58,6 +58,10 @@ pub fn capacity_by(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) ->
 
 /// Workers of `shape` that the room holds.
 pub fn capacity(machine: &Machine, room: &Room, shape: &Shape, cell: Cell) -> u32 {
+    // Most nodes are full, whatever else has to be looked at.
+    if shape.part.is_none() && (room.gpus & cell.gpus).count_ones() < shape.gpus {
+        return 0;
+    }
     capacity_by(machine, room, shape, cell).into_iter().fold(u32::MAX, u32::min)
 }
 

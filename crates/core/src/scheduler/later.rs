@@ -2,6 +2,7 @@
 //!
 //! Every claimant that could evict is first asked whether it only has to wait for them. They are many and so are claimants,
 //! so this draft is not made anew for each: a node is looked at again when something on it changed.
+use super::counts::{Stamp, differing};
 use super::draft::Draft;
 use super::room::Room;
 use super::{Held, Session, Unit};
@@ -17,8 +18,8 @@ pub struct Later<'a> {
     seen: usize,
     /// By node, the entries of `ends` that have or had places there.
     on: Vec<Vec<usize>>,
-    /// The moment of the draft of now up to which it is true.
-    at: u64,
+    /// What the nodes of the draft of now were like when they were looked at.
+    of: Vec<Stamp>,
 }
 
 impl<'a> Session<'a> {
@@ -46,17 +47,19 @@ impl<'a> Session<'a> {
 
     fn brought_to(&mut self, by: Time) -> Later<'a> {
         let on = || vec![Vec::new(); self.cluster.nodes.len()];
-        let fresh = || Later { by, draft: Draft::now(self.cluster), seen: 0, on: on(), at: 0 };
+        let never = || vec![Stamp::MAX; self.cluster.nodes.len()];
+        let fresh = || Later { by, draft: Draft::now(self.cluster), seen: 0, on: on(), of: never() };
         let mut later = self.later.take().unwrap_or_else(fresh);
-        let mut stale: Vec<bool> = self.draft.changed_since(later.at).collect();
+        let mut stale: Vec<usize> = differing(self.draft.stamps(), &later.of).map(|(index, _)| index).collect();
         let between = |held: &Held<'_>| held.end > later.by.min(by) && held.end <= later.by.max(by);
         let news = self.ends.iter().enumerate().filter(|(index, held)| *index >= later.seen || between(held));
-        for place in news.flat_map(|(_, held)| held.places.iter()) {
-            stale[place.node.index()] = true;
-        }
+        stale.extend(news.flat_map(|(_, held)| held.places.iter()).map(|place| place.node.index()));
+        stale.sort_unstable();
+        stale.dedup();
         later.index(&self.ends);
-        (later.by, later.at) = (by, self.draft.moment());
-        for index in (0..stale.len()).filter(|index| stale[*index]) {
+        later.by = by;
+        later.of.copy_from_slice(self.draft.stamps());
+        for index in stale {
             let node = NodeId(index as u32);
             let room = self.room_by(node, by, &later.on[index]);
             if *later.draft.room(node) != room {
@@ -75,7 +78,7 @@ impl<'a> Session<'a> {
             |held: &'_ Held<'a>| held.places.iter().filter(|place| place.node == node).cloned().collect::<Vec<_>>();
         for place in held().filter(|held| held.end <= by).flat_map(places) {
             room.give(&place);
-            room.withhold(self.cluster.node(node));
+            self.draft.withhold(node, &mut room);
         }
         for claimed in held().filter(|held| held.end > by && self.promised.contains(&held.job)) {
             places(claimed).iter().for_each(|place| room.take_devices(place));

@@ -71,7 +71,7 @@ use victims::Pool;
 pub fn decide(cluster: &Cluster, now: Time) -> Decision {
     let asking = Asking::of(cluster, now);
     let mut session = Session::new(cluster, &asking, now);
-    let units = order::units(cluster, &asking, now);
+    let units = order::units(cluster, &asking, now, &session.started);
     session.walk(&units);
     session.finish()
 }
@@ -105,7 +105,7 @@ pub(crate) struct Session<'a> {
     freed: BTreeMap<FreedKey, Amounts>,
     /// What of its memory and bandwidth each claim still waits for.
     awaited: BTreeMap<JobId, Amounts>,
-    /// Some GPU is split, so any start may have to wait for one.
+    /// Some GPU is split, or is by what the walk before decided, so any start may have to wait for one.
     splits: bool,
     /// Whose entries in `ends` are claims: those in flight and those of this decision.
     promised: BTreeSet<JobId>,
@@ -119,6 +119,8 @@ pub(crate) struct Session<'a> {
     pub started: BTreeSet<JobId>,
     /// How often this decision looked for jobs to move.
     searches: u32,
+    /// The work units spent before this walk.
+    walk_from: u64,
     /// A unit found places that only a limit on the memory of their GPUs forbids: when others start, it may find others.
     picky: bool,
     /// Something was taken back: the walk has to begin again.
@@ -230,13 +232,14 @@ impl<'a> Session<'a> {
             groups: order::groups(cluster),
             freed: BTreeMap::new(),
             awaited: BTreeMap::new(),
-            splits: cluster.nodes.iter().any(|node| !node.splits.is_empty()),
+            splits: slices::leaves_splits(cluster, &[]),
             promised: BTreeSet::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeSet::new(),
             claiming: BTreeMap::new(),
             started: BTreeSet::new(),
             searches: 0,
+            walk_from: 0,
             picky: false,
             again: false,
             unwelcome: BTreeSet::new(),
@@ -426,10 +429,14 @@ impl<'a> Session<'a> {
     /// then, with what is settled left as it is: whoever comes later must not take them first. Beside what starts now
     /// reservations may come to lie elsewhere, so then those who were refused are asked once more: the next decision has
     /// nothing to add. It ends: claims in flight are given up once, and starts make way only for a higher class.
-    fn walk(&mut self, units: &[Unit<'a>]) {
+    fn walk(&mut self, all: &[Unit<'a>]) {
+        let by_service = attained::is_used(self.cluster);
         loop {
+            let left = by_service.then(|| order::units(self.cluster, self.asking, self.now, &self.started));
+            let units = left.as_deref().unwrap_or(all);
             let steps = self.steps.len();
-            (self.again, self.picky) = (false, false);
+            (self.again, self.picky, self.walk_from) = (false, false, self.draft.work);
+            self.splits = slices::leaves_splits(self.cluster, &self.steps);
             self.blocked.clear();
             self.failed.clear();
             self.reserved.clear();
@@ -447,7 +454,7 @@ impl<'a> Session<'a> {
             // What starts now also moves the shares, and with them who goes first among those who wait.
             let stale = turns.shared || self.picky || !self.reserved.is_empty() || self.gives_rights();
             let moved = self.steps.len() > steps && stale && self.draft.work <= self.cluster.policy.budget;
-            if !self.again && !moved && !self.sends_guests_home(units) {
+            if !self.again && !moved && !self.sends_guests_home(all) {
                 return;
             }
         }

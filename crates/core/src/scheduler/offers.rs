@@ -4,6 +4,7 @@
 //! be told to leave. Claimants of one kind follow each other by the dozen and share the offers.
 use super::Session;
 use super::Unit;
+use super::counts::{Stamp, differing};
 use super::filter::{Pick, yields};
 use super::fit::{self, Cell};
 use super::room::Room;
@@ -41,8 +42,8 @@ pub struct Offers {
     usable: Vec<bool>,
     legal: Vec<bool>,
     stands: Vec<Stand>,
-    /// The moment of the draft that they are true at.
-    at: u64,
+    /// What the nodes were like when these were made.
+    of: Vec<Stamp>,
 }
 
 /// All of a claimant that offers depend on, but for who may be told to leave.
@@ -88,12 +89,11 @@ impl<'a> Session<'a> {
     pub fn offers_to(&mut self, unit: &Unit<'a>, pool: &Pool<'a>, legal: &[bool]) -> Option<(&'a JobSpec, Offers)> {
         let spec: &'a JobSpec = &unit.iter().copied().max_by_key(|job| job.spec.total().gpus)?.spec;
         let known = self.offers.iter().position(|offers| offers.kind.is_of(self.cluster, self.now, spec));
-        let now = self.draft.moment();
         let mut offers = match known {
             Some(index) => self.offers.remove(index),
             None => Offers::new(self, spec, pool),
         };
-        let work = offers.refresh(Scene { session: self, spec, pool }, legal, now);
+        let work = offers.refresh(Scene { session: self, spec, pool }, legal);
         self.draft.work += work;
         Some((spec, offers))
     }
@@ -110,26 +110,24 @@ impl Offers {
     fn new(session: &Session<'_>, spec: &JobSpec, pool: &Pool<'_>) -> Offers {
         let pick = Pick::Accepting(session.now);
         let usable = pick.allowed(session.cluster, spec);
-        let stands = vec![Stand::default(); usable.len()];
-        Offers {
-            kind: Kind::of(session.cluster, session.now, spec),
-            usable,
-            legal: vec![false; pool.victims.len()],
-            stands,
-            at: 0,
-        }
+        let (stands, of) = (vec![Stand::default(); usable.len()], vec![Stamp::MAX; usable.len()]);
+        let kind = Kind::of(session.cluster, session.now, spec);
+        Offers { kind, usable, legal: vec![false; pool.victims.len()], stands, of }
     }
 
     /// Makes the offers of nodes anew on which something changed; how many that were.
-    fn refresh(&mut self, scene: Scene<'_, '_>, legal: &[bool], now: u64) -> u64 {
-        let mut stale: Vec<bool> = scene.session.draft.changed_since(self.at).collect();
+    fn refresh(&mut self, scene: Scene<'_, '_>, legal: &[bool]) -> u64 {
+        let stamps = scene.session.draft.stamps();
+        let mut stale: Vec<usize> = differing(stamps, &self.of).map(|(index, _)| index).collect();
         for (index, _) in self.legal.iter().zip(legal).enumerate().filter(|(_, (old, new))| old != new) {
-            scene.pool.victims[index].places.iter().for_each(|place| stale[place.node.index()] = true);
+            stale.extend(scene.pool.victims[index].places.iter().map(|place| place.node.index()));
         }
+        stale.sort_unstable();
+        stale.dedup();
         self.legal.copy_from_slice(legal);
-        self.at = now;
+        self.of.copy_from_slice(stamps);
         let mut made = 0;
-        for index in (0..stale.len()).filter(|index| stale[*index]) {
+        for index in stale {
             if self.usable[index] {
                 let node = NodeId(index as u32);
                 self.stands[index] = self.stand(scene, node, scene.session.draft.room(node), &BTreeSet::new());

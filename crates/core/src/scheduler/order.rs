@@ -7,12 +7,12 @@ use crate::model::ids::JobId;
 use crate::model::job::{Job, JobState};
 use crate::model::time::Time;
 use crate::model::window::first_open;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pending jobs, and gangs that want to grow, in the order of service; the jobs of a group stand together at the place of
-/// the most senior.
-pub fn units<'a>(cluster: &'a Cluster, asking: &'a Asking, now: Time) -> Vec<Unit<'a>> {
-    let mut pending: Vec<&Job> = asking.units(cluster).collect();
+/// the most senior. Without those that are `started`: in queues that go by attained service others have their places.
+pub fn units<'a>(cluster: &'a Cluster, asking: &'a Asking, now: Time, started: &BTreeSet<JobId>) -> Vec<Unit<'a>> {
+    let mut pending: Vec<&Job> = asking.units(cluster).filter(|job| !started.contains(&job.id)).collect();
     pending.sort_by_cached_key(|job| cluster.turn(job, now));
     attained::reorder(cluster, &mut pending, now);
     let mut units: Vec<Unit<'a>> = Vec::with_capacity(pending.len());

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 /// A reservation names at most so many of the jobs that have to leave first.
 const NAMED: usize = 4;
-/// This part of the work units of a decision is left for others than reservations.
+/// This part of the work units of a walk is left for others than reservations.
 const LEFT_PART: u64 = 2;
 
 /// A reservation with what it keeps back from others.
@@ -32,10 +32,20 @@ pub struct Reserved {
     covered: Amounts,
     /// When its job is expected to end.
     pub end: Time,
-    /// It does not count among the number of those who get a reservation.
-    urgent: bool,
+    /// Among which it counts.
+    line: Line,
     /// Its job waited beyond the bound: nobody of whom no end is known may stand in its way.
     promoted: bool,
+}
+
+/// Those who get a reserved start are counted apart, so that however many of one kind wait, another kind has its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    P0,
+    P1,
+    /// With a deadline that can be met, or waiting beyond the bound.
+    Due,
+    Others,
 }
 
 /// How long a unit would stay where it starts now.
@@ -124,18 +134,30 @@ impl<'a> Session<'a> {
         self.reserved.iter().find(|one| self.keeps_from(one, unit, stay))
     }
 
-    /// All of P0 and P1 by their own class, since waiting raises the order of everybody in the end; who has a deadline that
-    /// can be met; who waited beyond the bound; and the first of the others. Only while the decision has work units to spare.
-    fn gets_reservation(&self, unit: &Unit<'a>) -> bool {
+    /// Where the unit's reservation would count: the first of its lines that is not full. A thousand blocked gangs of P1 are
+    /// no reason to plan a thousand starts, of which the first end would change nearly all: whoever is not among the first of
+    /// a line comes to be. Only while the walk has work units to spare.
+    fn line(&self, unit: &Unit<'a>) -> Option<Line> {
         let policy = &self.cluster.policy;
-        let others = self.reserved.iter().filter(|one| !one.urgent).count();
-        self.draft.work <= policy.budget / LEFT_PART && (self.is_urgent(unit) || others < policy.reservations as usize)
+        let is_open = |line: &Line| {
+            let most = if *line == Line::Others { policy.reservations } else { policy.reservations_urgent };
+            self.reserved.iter().filter(|one| one.line == *line).count() < most as usize
+        };
+        let spare = self.draft.work.saturating_sub(self.walk_from) <= policy.budget / LEFT_PART;
+        self.lines(unit).into_iter().flatten().find(is_open).filter(|_| spare)
     }
 
-    fn is_urgent(&self, unit: &Unit<'a>) -> bool {
+    /// By its own class, since waiting raises the order of everybody in the end.
+    fn lines(&self, unit: &Unit<'a>) -> [Option<Line>; 2] {
+        let own = match unit.iter().map(|job| job.spec.priority).min() {
+            Some(Priority::P0) => Some(Line::P0),
+            Some(Priority::P1) => Some(Line::P1),
+            _ => None,
+        };
         let due = |job: &Job| job.spec.latest_start().is_some_and(|latest| latest >= self.now);
-        unit.iter().any(|job| job.spec.priority <= Priority::P1 || due(job))
-            || (self.is_promoted(unit) && !self.follows_a_peer(unit))
+        let is_due = unit.iter().any(|job| due(job)) || (self.is_promoted(unit) && !self.follows_a_peer(unit));
+        let other = if own.is_none() { Some(Line::Others) } else { None };
+        [own, if is_due { Some(Line::Due) } else { other }]
     }
 
     /// In a queue that rotates one reservation holds others off, and behind it peers come to their turn by rotation.
@@ -153,9 +175,7 @@ impl<'a> Session<'a> {
     /// `from` is the start of an equal unit that goes first: no need to search before it, unless somebody makes way for
     /// this one alone.
     pub fn reserve(&mut self, unit: &Unit<'a>, from: Time) -> Option<Time> {
-        if !self.gets_reservation(unit) {
-            return None;
-        }
+        let line = self.line(unit)?;
         let owns = |held: &Held<'a>| held.end_for(unit) < held.end;
         let from = if self.ends.iter().any(owns) { Time(0) } else { from };
         // A gate may have been closed for it when these were asked, and be open by now: they are not made to wait for it then.
@@ -170,7 +190,7 @@ impl<'a> Session<'a> {
         for closes in closings.into_iter().chain([Time::NEVER]) {
             let (before, after) = rest.split_at(rest.partition_point(|time| *time <= closes));
             if let Some((start, places)) = self.first_fit(unit, &ends, before) {
-                self.record(unit, start, places);
+                self.record(unit, line, start, places);
                 return Some(start);
             }
             rest = after;
@@ -193,18 +213,20 @@ impl<'a> Session<'a> {
         times
     }
 
-    /// Between two closings of nodes more is free the later it is, so the first time that suffices can be bisected. What has
-    /// ended by a time that does not suffice stays off the draft for the later ones.
+    /// Between two closings of nodes more is free the later it is, so the first time that suffices can be bisected: within
+    /// twice as far as it has to look, because most starts are near and every end costs a look at its nodes. What has ended
+    /// by a time that does not suffice stays off the draft for the later ones.
     fn first_fit(
         &mut self,
         unit: &Unit<'a>,
         ends: &[(Time, usize)],
         times: &[Time],
     ) -> Option<(Time, Vec<Vec<Place>>)> {
-        let (mut low, mut high, mut ended) = (0, times.len(), 0);
+        let (mut low, mut high, mut ended, mut reach) = (0, times.len(), 0, 1);
         let (mut best, start) = (None, self.draft.mark());
         while low < high {
-            let middle = (low + high) / 2;
+            let middle = if best.is_some() { (low + high) / 2 } else { (low + reach - 1).min(high - 1) };
+            reach *= 2;
             let by = ended + ends[ended..].partition_point(|(end, _)| *end <= times[middle]);
             let mark = self.draft.mark();
             self.draft.give_all(ends[ended..by].iter().flat_map(|(_, index)| self.ends[*index].places.iter()));
@@ -260,8 +282,8 @@ impl<'a> Session<'a> {
         covered.flat_map(|sums| sums.iter().map(|(at, bytes)| (*at, *bytes)))
     }
 
-    fn record(&mut self, unit: &Unit<'a>, start: Time, places: Vec<Vec<Place>>) {
-        let (urgent, promoted) = (self.is_urgent(unit), self.is_promoted(unit));
+    fn record(&mut self, unit: &Unit<'a>, line: Line, start: Time, places: Vec<Vec<Place>>) {
+        let promoted = self.is_promoted(unit);
         for (job, places) in unit.iter().zip(places) {
             let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
             let mut ending: Vec<&Held<'a>> = self
@@ -282,7 +304,7 @@ impl<'a> Session<'a> {
             let awaits: Vec<JobId> = ending.iter().filter(leaves_first).map(|held| held.job).take(NAMED).collect();
             let end = self.end_of_start(job, start + self.splitting(job)).0;
             let reservation = Reservation { job: job.id, start, places, conditional, awaits };
-            self.reserved.push(Reserved { reservation, freed, covered, end, urgent, promoted });
+            self.reserved.push(Reserved { reservation, freed, covered, end, line, promoted });
         }
     }
 }

@@ -134,6 +134,11 @@ impl Room {
         (0..machine.switches.len().min(MAX_SWITCHES)).fold(0, |all, switch| all | on(switch))
     }
 
+    /// Whether [`Room::withhold`] has something to take out.
+    pub fn is_withheld(node: &Node) -> bool {
+        !node.strays.is_empty() || node.mask(|device| matches!(device, Device::Sick { .. })) != 0
+    }
+
     /// Takes out what nobody may have, whoever held it: sick devices, and the GPUs and CPUs of stray processes.
     pub fn withhold(&mut self, node: &Node) {
         self.gpus &= !node.mask(|device| matches!(device, Device::Sick { .. }));

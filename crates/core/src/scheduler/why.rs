@@ -35,7 +35,7 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
     }
     let asking = Asking::of(cluster, now);
     let mut session = Session::new(cluster, &asking, now);
-    let units = order::units(cluster, &asking, now);
+    let units = order::units(cluster, &asking, now, &BTreeSet::new());
     let mut turns = Turns::new(&session, &units);
     let mut ahead: Vec<&Unit<'_>> = Vec::new();
     loop {

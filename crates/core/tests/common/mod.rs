@@ -6,7 +6,9 @@ use ganger_core::lifecycle::{self, Effects, Input, Refusal};
 use ganger_core::model::cluster::NodePlacement;
 use ganger_core::model::job::{AttemptPhase, Exit, Job, JobSpec, JobState, Level, Owner, Priority, Shape, WorkerPhase};
 use ganger_core::model::machine::Machine;
+use ganger_core::model::node::Node;
 use ganger_core::model::report::Report;
+use ganger_core::model::window::Window;
 use ganger_core::model::{Cluster, JobId, NodeId, Rank, Span, Time};
 use ganger_core::scheduler;
 use std::sync::Arc;
@@ -141,6 +143,32 @@ impl Lab {
         let violations = check::full(&self.cluster);
         assert!(violations.is_empty(), "{violations:#?}");
     }
+}
+
+/// The rules that a state breaks, one for each violation.
+pub fn broken(cluster: &Cluster) -> Vec<u8> {
+    check::full(cluster).iter().map(|violation| violation.rule).collect()
+}
+
+/// A live job, to plant a fault in.
+pub fn job_mut(cluster: &mut Cluster, id: JobId) -> &mut Job {
+    Arc::make_mut(cluster.jobs.get_mut(&id).expect("a live job"))
+}
+
+pub fn spec_mut(cluster: &mut Cluster, id: JobId) -> &mut JobSpec {
+    Arc::make_mut(&mut job_mut(cluster, id).spec)
+}
+
+pub fn node_mut(cluster: &mut Cluster, id: NodeId) -> &mut Node {
+    Arc::make_mut(&mut cluster.nodes[id.index()])
+}
+
+/// Every day, from so many minutes before the cluster's moment until so many after it.
+pub fn window(cluster: &Cluster, before_min: u64, after_min: u64) -> Window {
+    let now_min = cluster.now.0 / 60_000 + 1_440;
+    let at = |minutes: u64| (minutes % 1_440) as u16;
+    let (from_min, until_min) = (at(now_min - before_min), at(now_min + after_min));
+    Window { days: 0x7f, from_min, until_min, zone: Default::default() }
 }
 
 /// A node that joins, or comes back.

@@ -211,6 +211,8 @@ pub fn setting(event: Event) -> (&'static str, &'static str) {
             ("reservations", "0"),
             ("reservations", "1"),
             ("reservations", "8"),
+            ("reservations.urgent", "1"),
+            ("reservations.urgent", "3"),
             ("aging.step", "10m"),
             ("aging.step", "6h"),
             ("aging.ceiling", "P0"),

@@ -22,6 +22,18 @@ pub fn with_repartitions(cluster: &Cluster, steps: Vec<Step>) -> Vec<Step> {
     all
 }
 
+/// Whether some GPU is in parts once these steps are done.
+pub fn leaves_splits(cluster: &Cluster, steps: &[Step]) -> bool {
+    let mut layouts = BTreeMap::new();
+    for step in steps {
+        if let Step::Start { places, .. } = step {
+            needed(cluster, &mut layouts, places);
+        }
+    }
+    let before = cluster.nodes.iter().flat_map(|node| node.splits.keys().map(|gpu| (node.id, *gpu)));
+    layouts.values().any(|layout| *layout != Layout::Whole) || before.into_iter().any(|at| !layouts.contains_key(&at))
+}
+
 /// Layouts as they are after the steps so far, by node and GPU.
 type Layouts = BTreeMap<(NodeId, u8), Layout>;
 

@@ -7,7 +7,7 @@ mod layouts;
 mod overlay;
 mod words;
 
-pub use layouts::with_repartitions;
+pub use layouts::{leaves_splits, with_repartitions};
 pub use overlay::{Moved, NodeParts, Parts};
 pub use words::{offered, shortage};
 
@@ -214,9 +214,12 @@ impl Site<'_> {
     }
 
     fn split_before(&self, shape: &Shape) -> u64 {
-        let same = |gpu: u8, mode: Mode| Wanted::of(&self.node.machine, gpu, shape).is_some_and(|w| w.mode() == mode);
-        let before = self.node.splits.iter().filter(|(gpu, split)| same(**gpu, split.mode));
-        before.fold(0, |mask, (gpu, _)| mask | 1u64 << gpu)
+        let Some(parts) = self.parts else { return 0 };
+        let of = |mode: Mode| {
+            let wanted = |gpu: &u8| Wanted::of(&self.node.machine, *gpu, shape).is_some_and(|w| w.mode() == mode);
+            bits(parts.split_for(mode)).filter(wanted).fold(0, |mask, gpu| mask | 1u64 << gpu)
+        };
+        of(Mode::Mig) | of(Mode::Mps)
     }
 
     fn candidate(&self, gpu: u8, shape: &Shape, taken: &[Slice]) -> Option<Candidate> {

@@ -6,7 +6,7 @@ use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
 use crate::model::job::Place;
 use crate::model::node::{Device, Node};
-use crate::model::split::Slice;
+use crate::model::split::{Mode, Slice};
 use std::collections::BTreeMap;
 
 /// The parts of one node.
@@ -15,6 +15,9 @@ pub struct NodeParts {
     /// GPUs that somebody holds as a whole, or that nobody may have.
     whole: u64,
     list: Vec<Slice>,
+    /// GPUs that are split for MIG and for MPS, held or not: what is free of them costs nothing to use like that again.
+    mig: u64,
+    mps: u64,
 }
 
 impl NodeParts {
@@ -32,9 +35,27 @@ impl NodeParts {
         self.mask() & !self.whole
     }
 
+    /// GPUs that are split in this way, held or not; of those that take turns nothing is kept.
+    pub fn split_for(&self, mode: Mode) -> u64 {
+        match mode {
+            Mode::Mig => self.mig,
+            Mode::Mps => self.mps,
+            Mode::TimeSlice => 0,
+        }
+    }
+
+    fn split(&mut self, gpus: u64, mode: Option<Mode>) {
+        let kept = |mask: u64, of: Mode| if mode == Some(of) { mask | gpus } else { mask & !gpus };
+        (self.mig, self.mps) = (kept(self.mig, Mode::Mig), kept(self.mps, Mode::Mps));
+    }
+
     fn take(&mut self, place: &Place) {
         self.whole |= place.gpus;
-        self.list.extend(place.slice);
+        self.split(place.gpus, None);
+        if let Some(slice) = place.slice {
+            self.split(slice.mask(), Some(slice.mode()));
+            self.list.push(slice);
+        }
     }
 
     fn give(&mut self, place: &Place) {
@@ -63,7 +84,7 @@ pub struct Moved<'p> {
 
 impl Parts {
     pub fn now(cluster: &Cluster) -> Parts {
-        let split = cluster.nodes.iter().filter(|node| node.splits.values().any(|split| !split.held.is_empty()));
+        let split = cluster.nodes.iter().filter(|node| !node.splits.is_empty());
         Parts { nodes: split.map(|node| (node.id, of_node(node))).collect(), undo: Vec::new() }
     }
 
@@ -79,7 +100,7 @@ impl Parts {
     pub fn follow(&mut self, moved: &Moved<'_>) -> u64 {
         let id = moved.place.node;
         self.undo.push((moved.at, id, self.nodes.get(&id).cloned()));
-        let fresh = || NodeParts { whole: moved.all & !moved.free_before, list: Vec::new() };
+        let fresh = || NodeParts { whole: moved.all & !moved.free_before, ..NodeParts::default() };
         let parts = self.nodes.entry(id).or_insert_with(fresh);
         if moved.taken {
             parts.take(moved.place)
@@ -89,9 +110,14 @@ impl Parts {
         moved.all & !parts.whole & !parts.mask()
     }
 
-    /// Nodes with GPUs in parts.
+    /// Nodes with GPUs that are split.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
         self.nodes.keys().copied()
+    }
+
+    /// Whether somebody holds a part.
+    pub fn are_held(&self) -> bool {
+        self.nodes.values().any(|parts| !parts.list.is_empty())
     }
 
     /// Sets the parts of a node to what they were.
@@ -123,5 +149,7 @@ impl Parts {
 
 fn of_node(node: &Node) -> NodeParts {
     let whole = node.mask(|device| !matches!(device, Device::Free | Device::Split { claimant: None }));
-    NodeParts { whole, list: node.held_slices().copied().collect() }
+    let mut parts = NodeParts { whole, list: node.held_slices().copied().collect(), ..NodeParts::default() };
+    node.splits.iter().for_each(|(gpu, split)| parts.split(1 << gpu, Some(split.mode)));
+    parts
 }
