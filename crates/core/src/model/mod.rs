@@ -18,7 +18,6 @@ pub mod machine;
 pub mod node;
 pub mod part;
 pub mod past;
-pub mod payable;
 pub mod policy;
 pub mod pool;
 pub mod queue;

@@ -30,7 +30,8 @@ pub struct Run {
     /// Number of workers.
     #[arg(short = 'n', long, value_name = "N")]
     pub workers: Option<i64>,
-    /// On N nodes, as many workers on each; without --workers one.
+    /// One worker for each of N nodes (small ones may share one); with --workers only 1, for all
+    /// on one node.
     #[arg(short = 'N', long, value_name = "N")]
     pub nodes: Option<i64>,
     /// GPUs of each worker.
