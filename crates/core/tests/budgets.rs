@@ -162,3 +162,81 @@ fn the_record_of_a_queue_from_before_there_were_budgets_is_read() {
     let queue: Queue = serde_json::from_str(old).unwrap();
     assert_eq!((queue.used.gpus, queue.used.vram_bytes, queue.budget), (1, 0, None));
 }
+
+/// What a submission is answered, if it is refused.
+fn refusal(lab: &mut Lab, user: &str, spec: &JobSpec) -> Option<String> {
+    let owner = Owner { user: user.to_string(), ..Owner::default() };
+    let answer = lab.try_apply(Input::Submit { spec: Arc::new(spec.clone()), owner });
+    answer.err().map(|refusal| refusal.to_string())
+}
+
+fn said(lab: &Lab, id: JobId) -> String {
+    ganger_core::scheduler::why(&lab.cluster, id, lab.now).unwrap().summary
+}
+
+#[test]
+fn who_could_never_keep_anything_of_a_run_is_refused_with_the_numbers() {
+    let mut lab = lab(8, None);
+    let mut rare = job("rare", 2, 8, Priority::P2);
+    (rare.checkpoint.every, rare.checkpoint.restart_time) = (Some(HOUR), Span::minutes(5));
+    let why = refusal(&mut lab, "ada", &rare).unwrap();
+    let numbers = "checkpoint: the 8 GPU-hours of queue default pay for 30m of 16 GPUs in a day, but it saves first after 1h05m \
+                   (start 5m, work 1h, checkpoint 0s)";
+    assert!(why.contains(numbers), "{why}");
+    rare.checkpoint.every = Some(Span::minutes(20));
+    assert_eq!(refusal(&mut lab, "ada", &rare), None);
+
+    let mut slow = saver("slow", 8, Span::minutes(59));
+    slow.checkpoint.restart_time = Span(1);
+    let why = refusal(&mut lab, "ada", &slow).unwrap();
+    assert!(why.contains("pay for 1h of 8 GPUs in a day, but it needs"), "{why}");
+    slow.checkpoint.restart_time = Span::ZERO;
+    assert_eq!(refusal(&mut lab, "ada", &slow), None);
+
+    // It loses all; but it may begin before midnight and go on with the next day's.
+    let mut long = job("long", 1, 8, Priority::P2);
+    long.time_limit = Some(HOUR.times(2) + Span(1));
+    let why = refusal(&mut lab, "ada", &long).unwrap();
+    assert!(why.contains("time: ") && why.contains("in a day, 2h over the end of one, but it does not save"), "{why}");
+    long.time_limit = Some(HOUR.times(2));
+    assert_eq!(refusal(&mut lab, "ada", &long), None);
+}
+
+#[test]
+fn what_counts_is_the_smallest_size_the_users_part_and_the_policy() {
+    let mut lab = lab(100, Some(4));
+    let mut spec = job("elastic", 8, 1, Priority::P2);
+    spec.checkpoint.every = Some(HOUR);
+    let why = refusal(&mut lab, "ada", &spec).unwrap();
+    assert!(why.contains("of user ada in queue default pay for 30m of 8 GPUs"), "{why}");
+    spec.gang.min = 4;
+    assert_eq!(refusal(&mut lab, "ada", &spec), None, "with four workers it saves once");
+
+    // Who is stopped without grace cannot save when asked.
+    lab.apply(Input::Setting { name: "budget.policy".into(), value: "stop".into(), by: "ops".into() });
+    let mut asked = saver("asked", 8, Span::ZERO);
+    asked.time_limit = Some(HOUR.times(2));
+    assert!(refusal(&mut lab, "ada", &asked).is_some_and(|why| why.contains("does not save in time")));
+    lab.apply(Input::Setting { name: "budget.policy".into(), value: "none".into(), by: "ops".into() });
+    assert_eq!(refusal(&mut lab, "ada", &asked), None, "nobody is stopped");
+}
+
+#[test]
+fn what_cannot_be_known_is_told_by_why() {
+    let mut lab = lab(8, None);
+    let runs = lab.submit(job("runs", 1, 8, Priority::P2));
+    lab.settle();
+    let waits = lab.submit(job("waits", 1, 8, Priority::P2));
+    lab.settle();
+    for id in [runs, waits] {
+        let why = said(&lab, id);
+        assert!(why.contains("8 GPU-hours of queue default pay for 1h of 8 GPUs in a day: what takes longer"), "{why}");
+    }
+    let ended = job("ended", 1, 8, Priority::P2);
+    let ended = lab.submit(JobSpec { time_limit: Some(HOUR), ..ended });
+    assert!(!said(&lab, ended).contains("pay for"), "{}", said(&lab, ended));
+    budget(&mut lab, 3, None);
+    assert!(said(&lab, ended).contains("but it does not save in time and may take up to 1h"), "{}", said(&lab, ended));
+    budget(&mut lab, 8 * 24, None);
+    assert!(!said(&lab, waits).contains("pay for"), "a budget for the whole day stops nobody");
+}

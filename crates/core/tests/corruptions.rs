@@ -518,6 +518,7 @@ fn rule_7_a_hard_constraint_broken() {
         state.node(node).leaf = other.expect("two leaves");
     });
     breaks(7, |state| spec_mut(&mut state.cluster, state.gang).topology.ranks_per_island = Some(2));
+    breaks(7, |state| spec_mut(&mut state.cluster, state.gang).topology.ranks_per_node = Some(2));
 }
 
 #[test]

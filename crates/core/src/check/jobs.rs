@@ -4,7 +4,7 @@ use super::Found;
 use crate::model::amounts::Resources;
 use crate::model::budget::{BudgetPolicy, Purse};
 use crate::model::cluster::Cluster;
-use crate::model::ids::JobId;
+use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Attempt, AttemptPhase, Exit, Job, JobState, Level, Worker, WorkerPhase};
 use crate::model::queue::{Queue, ancestry};
 use crate::model::time::Time;
@@ -94,6 +94,13 @@ fn together(cluster: &Cluster, job: &Job, attempt: &Attempt, found: &mut Found) 
         let domains: BTreeSet<Vec<u64>> = attempt.live().map(|worker| domain(cluster, worker, level)).collect();
         found.unless(domains.len() <= 1, 7, || {
             format!("job {} is spread over {} of level {level}", job.id, domains.len())
+        });
+    }
+    if let Some(each) = job.spec.topology.ranks_per_node {
+        let mut by_node: BTreeMap<NodeId, u32> = BTreeMap::new();
+        attempt.workers.iter().for_each(|worker| *by_node.entry(worker.place.node).or_default() += 1);
+        found.unless(by_node.values().all(|ranks| *ranks == each), 7, || {
+            format!("job {} is on {} nodes, not {each} ranks on each", job.id, by_node.len())
         });
     }
     if let Some(slice) = job.spec.topology.ranks_per_island.filter(|slice| *slice > 0) {

@@ -5,6 +5,7 @@ use crate::model::amounts::count;
 use crate::model::demand::Want;
 use crate::model::ids::JobId;
 use crate::model::job::{Dependency, DependencyKind, Job, JobSpec, JobState, Owner, StopWhy};
+use crate::model::payable;
 use crate::model::pool::Lending;
 use crate::model::queue::{Queue, ancestry};
 use crate::scheduler::fragment;
@@ -16,7 +17,7 @@ type Fabric = (BTreeMap<String, NodePlacement>, BTreeMap<String, u64>, BTreeMap<
 
 impl Change<'_> {
     pub fn submit(&mut self, spec: Arc<JobSpec>, owner: Owner) -> Result<(), Refusal> {
-        self.check_spec(&spec)?;
+        self.check_spec(&spec, &owner)?;
         let id = JobId(self.cluster.next_job.max(1));
         let text = format!(
             "{} by {} in queue {}: {}{} of {}, {}",
@@ -44,7 +45,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn check_spec(&self, spec: &JobSpec) -> Result<(), Refusal> {
+    fn check_spec(&self, spec: &JobSpec, owner: &Owner) -> Result<(), Refusal> {
         let bad =
             |field: &str, why: String| Err(Refusal::BadSpec { name: spec.name.clone(), field: field.to_string(), why });
         if !self.cluster.queues.contains_key(&spec.queue) {
@@ -60,6 +61,9 @@ impl Change<'_> {
         }
         if spec.latest_start().is_some_and(|latest| latest < self.now) {
             return bad("deadline", "it cannot be met even by a start at once: its time limit is longer".to_string());
+        }
+        if let Some((field, why)) = payable::never_gets_on(self.cluster, spec, &owner.user) {
+            return bad(field, why);
         }
         // Only on jobs that are there: so no circle can be made, and nobody waits for an end that nobody will tell.
         let unknown = |dependency: &&Dependency| !dependency.met && !self.cluster.is_live(dependency.job);

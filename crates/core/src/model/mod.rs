@@ -18,6 +18,7 @@ pub mod machine;
 pub mod node;
 pub mod part;
 pub mod past;
+pub mod payable;
 pub mod policy;
 pub mod pool;
 pub mod queue;

@@ -4,7 +4,6 @@ use crate::model::budget::Purse;
 use crate::model::decision::Blocker;
 use crate::model::ids::JobId;
 use crate::model::job::Job;
-use crate::model::queue::ancestry;
 use crate::model::time::Time;
 use std::collections::BTreeMap;
 
@@ -98,9 +97,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The budgets that a job draws on: of its queue and those above, for all and for its user.
+/// The budgets that a job draws on.
 fn purses<'a>(session: &Session<'a>, job: &'a Job) -> impl Iterator<Item = Purse<'a>> + use<'a> {
-    let queues = &session.cluster.queues;
-    let above = ancestry(&job.spec.queue).filter_map(|path| queues.get(path));
-    above.flat_map(|queue| queue.purse().into_iter().chain(queue.purse_of(&job.owner.user)))
+    session.cluster.purses_of(&job.spec.queue, &job.owner.user)
 }

@@ -47,7 +47,7 @@ struct Wish {
     shape: Shape,
     pool: Option<String>,
     yields: bool,
-    slice: Option<u32>,
+    slice: (Option<u32>, Option<u32>),
     pick: Pick,
     stay: Option<Stay>,
 }
@@ -147,7 +147,7 @@ impl Wish {
             shape: spec.shape.clone(),
             pool: spec.pool.clone(),
             yields: yields(spec),
-            slice: spec.topology.ranks_per_island,
+            slice: (spec.topology.ranks_per_island, spec.topology.ranks_per_node),
             pick,
             stay,
         }
@@ -157,7 +157,7 @@ impl Wish {
         self.shape == spec.shape
             && self.pool == spec.pool
             && self.yields == yields(spec)
-            && self.slice == spec.topology.ranks_per_island
+            && self.slice == (spec.topology.ranks_per_island, spec.topology.ranks_per_node)
             && self.pick == pick
             && self.stay == *stay
     }

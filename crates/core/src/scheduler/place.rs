@@ -82,7 +82,10 @@ fn levels(spec: &JobSpec, require: Level) -> Vec<Level> {
 fn node_capacities(draft: &mut Draft<'_>, spec: &JobSpec, pick: Pick) -> Vec<u32> {
     draft.counted(spec, pick, |site| match spec.topology.ranks_per_island {
         Some(slice) => sliced_capacity(&site.node.machine, site.room, spec, slice),
-        None => site.workers(&spec.shape, Cell::whole(&site.node.machine)),
+        None => {
+            let most = site.workers(&spec.shape, Cell::whole(&site.node.machine));
+            spec.topology.ranks_per_node.map_or(most, |each| if most < each { 0 } else { each })
+        }
     })
 }
 
@@ -283,7 +286,7 @@ impl Search<'_, '_> {
     /// spoilt: over the nodes of the gang that sums up.
     fn fill_nodes(&mut self, leaf: LeafId, need: u32, spanning: bool) -> Option<Vec<Share>> {
         let sliced = self.spec.topology.ranks_per_island;
-        let slice = if spanning { 1 } else { sliced.unwrap_or(1) };
+        let slice = if spanning { 1 } else { self.spec.topology.together() };
         let of_kind = |node: &NodeId| (sliced.is_some() && spans_nodes(self.machine(*node))) == spanning;
         let mut nodes: Vec<(u32, NodeId)> = self.tree.leaves[leaf.index()]
             .iter()
@@ -324,7 +327,7 @@ impl Search<'_, '_> {
         if !self.narrow {
             return cap;
         }
-        let slice = self.spec.topology.ranks_per_island.unwrap_or(1).max(1);
+        let slice = self.spec.topology.together();
         cap.min(self.draft.uplinks.workers(leaf, self.spec)) / slice * slice
     }
 
@@ -345,7 +348,7 @@ impl Search<'_, '_> {
 
     /// As `fill`, in whole slices where the job has them.
     fn fill_sliced(&self, caps: &[u32], need: u32) -> Option<Vec<(usize, u32)>> {
-        let slice = self.spec.topology.ranks_per_island.unwrap_or(1).max(1);
+        let slice = self.spec.topology.together();
         let caps: Vec<u32> = caps.iter().map(|cap| cap / slice).collect();
         Some(fill(&caps, need / slice)?.into_iter().map(|(i, n)| (i, n * slice)).collect())
     }

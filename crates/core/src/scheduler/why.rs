@@ -13,8 +13,9 @@ use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
 use crate::model::ids::JobId;
-use crate::model::job::{Job, JobSpec, JobState, Level};
+use crate::model::job::{Job, JobSpec, JobState, Level, Owner};
 use crate::model::node::{HealthState, Node};
+use crate::model::payable;
 use crate::model::queue::ancestry;
 use crate::model::time::{Time, rfc3339};
 use crate::model::wire::api::{Gate, NodeCount, Why};
@@ -29,7 +30,8 @@ pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
     let Some(job) = cluster.job(id) else { return super::why_arrays::why(cluster, id, now) };
     if job.state != JobState::Pending {
         let why = not_waiting(job);
-        let reports = [uplinks::report(cluster, job), pools::report(cluster, job)];
+        let unpaid = payable::report(cluster, &job.spec, &job.owner.user);
+        let reports = [uplinks::report(cluster, job), pools::report(cluster, job), unpaid];
         let parts = std::iter::once(why.summary.clone()).chain(reports.into_iter().flatten());
         return Some(Why { summary: parts.collect::<Vec<_>>().join("; "), ..why });
     }
@@ -67,9 +69,11 @@ pub fn never(cluster: &Cluster, id: JobId, now: Time) -> Option<String> {
 
 /// What would be said about a job that is not submitted: as if it came last of its class.
 pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
-    if let Err((field, why)) = spec.check() {
+    let owner = Owner::default();
+    let unpaid = payable::never_gets_on(cluster, spec, &owner.user);
+    if let Some((field, why)) = spec.check().err().or(unpaid) {
         let summary = format!("cannot be accepted: {field}: {why}");
-        let job = Job::new(JobId(cluster.next_job.max(1)), spec.clone(), Default::default(), now);
+        let job = Job::new(JobId(cluster.next_job.max(1)), spec.clone(), owner, now);
         return Why { summary, satisfiable: false, ..not_waiting(&job) };
     }
     let mut with = cluster.clone();
@@ -121,11 +125,13 @@ fn explain<'a>(mut session: Session<'a>, before: &[&Unit<'a>], unit: &Unit<'a>, 
     let blocker = session.blocked.get(&job.id).cloned();
     let reason = blocker.as_ref().map(Blocker::reason);
     let starts = blocker.is_none() && session.steps.len() > steps_before;
-    let summary = match &blocker {
+    let standing = match &blocker {
         Some(blocker) => blocker.to_string(),
         None if starts => "starts with the next decision".to_string(),
         None => "nothing speaks against it".to_string(),
     };
+    let unpaid = payable::report(session.cluster, &job.spec, &job.owner.user);
+    let summary = unpaid.map_or(standing.clone(), |unpaid| format!("{standing}; {unpaid}"));
     let ahead: Vec<String> = before
         .iter()
         .copied()
@@ -313,7 +319,7 @@ fn try_changes<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, nev
 
 /// The largest smaller gang that would start now, found by halving: fewer workers never fit worse.
 fn most_workers<'a>(session: &mut Session<'a>, job: &'a Job) -> Option<u32> {
-    let slice = job.spec.topology.ranks_per_island.unwrap_or(1).max(1);
+    let slice = job.spec.topology.together();
     let (mut low, mut high) = (0, (job.spec.gang.workers - 1) / slice);
     while low < high {
         let middle = (low + high).div_ceil(2);

@@ -30,8 +30,7 @@ pub struct Run {
     /// Number of workers.
     #[arg(short = 'n', long, value_name = "N")]
     pub workers: Option<i64>,
-    /// One worker for each of N nodes (small ones may share one); with --workers only 1, for all
-    /// on one node.
+    /// On N nodes, as many workers on each; without --workers one.
     #[arg(short = 'N', long, value_name = "N")]
     pub nodes: Option<i64>,
     /// GPUs of each worker.

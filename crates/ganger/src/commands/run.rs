@@ -58,15 +58,15 @@ pub async fn run(api: &Api, args: Run) -> Result<(), Failure> {
 
 fn job_of(args: &Run) -> Result<JobFile, FieldError> {
     let wrong = |field: &str, problem: String, fix: &str| FieldError { field: field.into(), problem, fix: fix.into() };
-    let workers = match (args.workers, args.nodes) {
-        (None, nodes) => nodes,
-        (workers, None | Some(1)) => workers,
-        (Some(_), Some(nodes)) => {
-            let problem = format!("{nodes} nodes and --workers cannot be asked for together");
-            return Err(wrong("--nodes", problem, "give one of them, or --nodes 1 for all workers on one node"));
+    let workers = args.workers.or(args.nodes);
+    let ranks_per_node = match (workers, args.nodes) {
+        (Some(workers), Some(nodes)) if nodes < 1 || workers % nodes != 0 || workers < nodes => {
+            let problem = format!("{workers} workers cannot be spread evenly over {nodes} nodes");
+            return Err(wrong("--nodes", problem, "make --workers a multiple of --nodes"));
         }
+        (Some(workers), Some(nodes)) => Some(workers / nodes),
+        _ => None,
     };
-    let one_node = args.workers.is_some() && args.nodes == Some(1);
     let mut env = std::collections::BTreeMap::new();
     for pair in &args.env {
         let (name, value) =
@@ -94,9 +94,10 @@ fn job_of(args: &Run) -> Result<JobFile, FieldError> {
             ..ResourcesFile::default()
         }),
         topology: Some(TopologyFile {
-            require: args.require.clone().or_else(|| one_node.then(|| "node".to_string())),
+            require: args.require.clone(),
             prefer: args.prefer.clone(),
             ranks_per_island: None,
+            ranks_per_node,
         }),
         launcher: args.launcher.clone(),
         pool: args.pool.clone(),
@@ -263,14 +264,26 @@ mod tests {
         .unwrap();
         assert_eq!(job.name, "python");
         assert_eq!((job.gang.as_ref().unwrap().workers, job.resources.as_ref().unwrap().gpus), (Some(4), Some(2)));
-        assert_eq!(job.topology.as_ref().unwrap().require.as_deref(), Some("node"));
+        assert_eq!(job.topology.as_ref().unwrap().ranks_per_node, Some(4), "all on one node");
         assert_eq!((job.env["A"].as_str(), job.time.as_deref()), ("b=c", Some("1h")));
     }
 
     #[test]
-    fn nodes_alone_are_workers_and_both_are_refused() {
-        assert_eq!(job(&["-N", "3", "--", "x"]).unwrap().gang.unwrap().workers, Some(3));
-        assert_eq!(job(&["-N", "3", "-n", "6", "--", "x"]).unwrap_err().field, "--nodes");
+    fn workers_are_spread_evenly_over_the_nodes() {
+        let of =
+            |words: &[&str]| job(words).map(|job| (job.gang.unwrap().workers, job.topology.unwrap().ranks_per_node));
+        assert_eq!(of(&["-N", "3", "--", "x"]).unwrap(), (Some(3), Some(1)));
+        assert_eq!(of(&["-N", "3", "-n", "6", "--", "x"]).unwrap(), (Some(6), Some(2)));
+        assert_eq!(of(&["-n", "6", "--", "x"]).unwrap(), (Some(6), None), "anywhere");
+        for uneven in [["-N", "3", "-n", "7"], ["-N", "3", "-n", "2"], ["-N", "0", "-n", "2"], ["-N", "-1", "-n", "2"]]
+        {
+            let error = job(&[&uneven[..], &["--", "x"]].concat()).unwrap_err();
+            assert_eq!((error.field.as_str(), error.fix.as_str()), ("--nodes", "make --workers a multiple of --nodes"));
+        }
+    }
+
+    #[test]
+    fn a_variable_needs_a_value() {
         assert_eq!(job(&["--env", "A", "--", "x"]).unwrap_err().field, "--env");
     }
 

@@ -241,5 +241,9 @@ fn wish(dice: &mut Dice, gpus: u32, workers: u32) -> TopologyWish {
     let mut level = |n| if dice.one_in(n) { dice.pick(&levels).copied() } else { None };
     let (require, prefer) = (level(4), level(3));
     let ranks_per_island = (gpus > 0 && workers.is_multiple_of(2) && dice.one_in(8)).then_some(2);
-    TopologyWish { require, prefer, ranks_per_island }
+    // What it contradicts is refused and no event.
+    let mut spread = dice.child("spread");
+    let each = spread.between(1, workers.into()) as u32;
+    let even = ranks_per_island.is_none() && workers.is_multiple_of(each) && spread.one_in(6);
+    TopologyWish { require, prefer, ranks_per_island, ranks_per_node: even.then_some(each) }
 }

@@ -145,6 +145,7 @@ pub fn job(world: &World, submit: &Submit) -> JobSpec {
             require: submit.require,
             prefer: submit.prefer,
             ranks_per_island: submit.ranks_per_island,
+            ranks_per_node: submit.ranks_per_node,
         },
         group: submit.group.clone().map(|(name, size)| Group { name, size }),
         pool: submit.pool.clone(),

@@ -188,6 +188,7 @@ pub struct Submit {
     pub require: Option<Level>,
     pub prefer: Option<Level>,
     pub ranks_per_island: Option<u32>,
+    pub ranks_per_node: Option<u32>,
     pub group: Option<(String, u32)>,
     pub ckpt_every: Option<Span>,
     pub ckpt_time: Span,

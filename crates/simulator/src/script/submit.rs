@@ -11,7 +11,7 @@ use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::time::{Span, Time};
 use ganger_core::model::window::{Window, clock};
 
-const KEYS: [&str; 38] = [
+const KEYS: [&str; 39] = [
     "workers",
     "min",
     "step",
@@ -37,6 +37,7 @@ const KEYS: [&str; 38] = [
     "require",
     "prefer",
     "ranks_per_island",
+    "ranks_per_node",
     "group",
     "ckpt_every",
     "ckpt_time",
@@ -85,6 +86,7 @@ pub fn submit(script: &Script, line: u32, words: &[Word]) -> Result<Submit, Scri
         require: keys.with("require", level)?,
         prefer: keys.with("prefer", level)?,
         ranks_per_island: keys.positive("ranks_per_island")?,
+        ranks_per_node: keys.positive("ranks_per_node")?,
         group: keys.with("group", group)?,
         ckpt_every: keys.with("ckpt_every", some_time)?,
         ckpt_time: keys.span("ckpt_time")?.unwrap_or_default(),

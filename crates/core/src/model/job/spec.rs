@@ -198,6 +198,35 @@ pub struct TopologyWish {
     pub prefer: Option<Level>,
     /// Hard: each run of this many consecutive ranks within one NVLink island.
     pub ranks_per_island: Option<u32>,
+    /// Hard: each run of this many consecutive ranks on a node that has no other rank of the gang.
+    #[serde(default)]
+    pub ranks_per_node: Option<u32>,
+}
+
+impl TopologyWish {
+    /// So many ranks are placed together or not at all.
+    pub fn together(&self) -> u32 {
+        self.ranks_per_island.or(self.ranks_per_node).unwrap_or(1).max(1)
+    }
+
+    /// What speaks against so many workers on each node.
+    pub fn spreads(&self, gang: &Gang) -> Result<(), String> {
+        let (Some(each), workers) = (self.ranks_per_node, gang.workers) else { return Ok(()) };
+        let one_node = self.require.is_some_and(|level| level <= Level::Node);
+        if each == 0 || !workers.is_multiple_of(each) {
+            return Err(format!("{} cannot be spread over nodes by {each}", count(workers.into(), "worker")));
+        }
+        if gang.min < workers {
+            return Err("an elastic gang is as large as there is room for, on any nodes".to_string());
+        }
+        if self.ranks_per_island.is_some() {
+            return Err("topology.ranks_per_island is given too, and only one of them may be".to_string());
+        }
+        if one_node && each != workers {
+            return Err(format!("{workers} workers by {each} are on several nodes, and topology.require allows one"));
+        }
+        Ok(())
+    }
 }
 
 /// `group: G/2` makes two jobs one atomic gang.
@@ -376,6 +405,7 @@ impl JobSpec {
                 format!("{slice} does not divide {} with GPUs", count(workers.into(), "worker")),
             ));
         }
+        self.topology.spreads(&self.gang).map_err(|why| ("topology.ranks_per_node", why))?;
         if !self.shape.asks_gpu() && matches!(self.topology.require, Some(Level::Island | Level::Switch | Level::Gpu)) {
             return Err(("topology.require", "workers without GPUs are on no GPU, island or switch".to_string()));
         }

@@ -42,7 +42,8 @@ pub struct Plan {
     pub streams: &'static [Stream],
 }
 
-const ANYWHERE: TopologyWish = TopologyWish { require: None, prefer: None, ranks_per_island: None };
+const ANYWHERE: TopologyWish =
+    TopologyWish { require: None, prefer: None, ranks_per_island: None, ranks_per_node: None };
 const ONE_RACK: TopologyWish = TopologyWish { require: Some(Level::Leaf), ..ANYWHERE };
 const RATHER_ONE_RACK: TopologyWish = TopologyWish { prefer: Some(Level::Leaf), ..ANYWHERE };
 

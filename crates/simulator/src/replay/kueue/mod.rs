@@ -165,7 +165,7 @@ mod tests {
     static STREAMS: [Stream; 2] = [one("small", 4, 100, Priority::P3, 1), one("large", 2, 200, Priority::P1, 4)];
 
     const fn one(name: &'static str, count: u64, run_ms: u64, priority: Priority, cpus_each: u32) -> Stream {
-        let wish = TopologyWish { require: None, prefer: None, ranks_per_island: None };
+        let wish = TopologyWish { require: None, prefer: None, ranks_per_island: None, ranks_per_node: None };
         Stream { name, count, every_ms: 100, run_ms, priority, workers: 1, cpus_each, wish }
     }
 

@@ -203,6 +203,8 @@ pub struct TopologyFile {
     pub prefer: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_per_island: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks_per_node: Option<i64>,
 }
 
 /// How the job saves its work.

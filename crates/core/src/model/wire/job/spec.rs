@@ -249,7 +249,13 @@ fn topology(found: &mut Findings, file: Option<&TopologyFile>, gang: &Gang, shap
         let problem = format!("{} is not a multiple of {ranks}", count(gang.workers.into(), "worker"));
         found.add("topology.ranks_per_island", problem, "give a divisor of gang.workers");
     }
-    TopologyWish { require, prefer, ranks_per_island }
+    let each = found.count("topology.ranks_per_node", file.ranks_per_node, 0, 1, WORKERS_MAX);
+    let ranks_per_node = file.ranks_per_node.is_some().then_some(each);
+    let wish = TopologyWish { require, prefer, ranks_per_island, ranks_per_node };
+    if let Err(problem) = wish.spreads(gang) {
+        found.add("topology.ranks_per_node", problem, "give a divisor of gang.workers, or remove it");
+    }
+    wish
 }
 
 fn group(found: &mut Findings, text: Option<&str>) -> Option<Group> {

@@ -130,6 +130,16 @@ fn every_refusal_names_its_field() {
             "topology.ranks_per_island",
             json!({"topology": {"ranks_per_island": 3}, "gang": {"workers": 4}, "resources": {"gpus": 1}}),
         ),
+        ("topology.ranks_per_node", json!({"topology": {"ranks_per_node": 3}, "gang": {"workers": 4}})),
+        ("topology.ranks_per_node", json!({"topology": {"ranks_per_node": 2}, "gang": {"workers": 4, "min": 2}})),
+        (
+            "topology.ranks_per_node",
+            json!({"topology": {"ranks_per_node": 2, "require": "node"}, "gang": {"workers": 4}}),
+        ),
+        (
+            "topology.ranks_per_node",
+            json!({"topology": {"ranks_per_node": 2, "ranks_per_island": 2}, "gang": {"workers": 4}, "resources": {"gpus": 1}}),
+        ),
         ("group", json!({"group": "g"})),
         ("group", json!({"group": "g/1"})),
         ("pool", json!({"pool": "a/b"})),

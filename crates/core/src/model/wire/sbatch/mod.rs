@@ -15,7 +15,8 @@
 //! - Without `srun`, on several nodes: refused. Slurm would leave all nodes but the first idle; nobody means that.
 //!
 //! When only nodes are given, there is one task per node. `--ntasks-per-node` gives the number of tasks and their share
-//! of the node; tasks are packed as the scheduler finds best, so two halves of nodes may meet on one.
+//! of the node. Where either is given, each node gets as many tasks, and what cannot be spread so is refused; with
+//! `--ntasks` alone tasks are packed as the scheduler finds best.
 //!
 //! `-A` names the queue, `-p` the pool, `--qos=P0…P3` the class.
 mod flags;

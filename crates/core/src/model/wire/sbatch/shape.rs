@@ -1,5 +1,5 @@
 //! From nodes, tasks and amounts per node, task, CPU or GPU to workers and what each needs.
-use super::super::job::{GangFile, JobFile, ResourcesFile};
+use super::super::job::{GangFile, JobFile, ResourcesFile, TopologyFile};
 use super::SbatchError;
 use super::flags::Asked;
 use crate::model::amounts::count;
@@ -8,6 +8,8 @@ use crate::model::machine::mig::ProfileName;
 /// How many workers there are, and what part of a node's amounts each gets.
 struct Split {
     workers: u64,
+    /// Workers on each node, where nodes or tasks per node are asked for.
+    on_each: Option<u64>,
     per_node: u64,
     /// Tasks that one worker stands for.
     tasks_each: u64,
@@ -29,6 +31,9 @@ pub(super) fn fill(job: &mut JobFile, asked: &Asked, has_srun: bool, errors: &mu
     let memory = memory(asked, &split, cpus, gpus);
     let mig = profile(asked, gpus, &mut fail);
     job.gang = Some(GangFile { workers: i64::try_from(split.workers).ok(), ..GangFile::default() });
+    if let Some(each) = split.on_each {
+        job.topology = Some(TopologyFile { ranks_per_node: Some(to_i64(each)), ..TopologyFile::default() });
+    }
     job.resources = Some(ResourcesFile {
         gpus: (gpus > 0 && mig.is_none()).then(|| to_i64(gpus)),
         gpu_model: asked.gpu_model.clone().filter(|_| gpus > 0 && mig.is_none()),
@@ -72,9 +77,18 @@ fn split(asked: &Asked, has_srun: bool, fail: &mut impl FnMut(&str, String, &str
         fail("--ntasks", format!("{tasks} are too many for --ntasks-per-node"), "make the two agree");
         return None;
     }
+    let placed = asked.nodes.is_some() || asked.tasks_per_node.is_some();
+    if has_srun && placed && !tasks.is_multiple_of(nodes) {
+        let problem = format!("{} cannot be spread evenly over {}", count(tasks, "task"), count(nodes, "node"));
+        fail("--ntasks", problem, "make --ntasks a multiple of the nodes");
+        return None;
+    }
     match (has_srun, nodes) {
-        (true, _) => Some(Split { workers: tasks, per_node, tasks_each: 1 }),
-        (false, 1) => Some(Split { workers: 1, per_node: 1, tasks_each: tasks }),
+        (true, _) => {
+            let on_each = (placed && tasks > 1).then_some(per_node);
+            Some(Split { workers: tasks, on_each, per_node, tasks_each: 1 })
+        }
+        (false, 1) => Some(Split { workers: 1, on_each: None, per_node: 1, tasks_each: tasks }),
         (false, _) => {
             let problem = format!("the script never calls srun, so it would use only the first of its {nodes} nodes");
             fail("--nodes", problem, "put srun before the command that every task shall run, or ask for one node");

@@ -49,6 +49,25 @@ fn srun_makes_each_task_a_worker_with_its_share_of_the_node() {
 }
 
 #[test]
+fn tasks_are_spread_evenly_over_the_nodes_that_are_asked_for() {
+    let each = |lines: &str| {
+        let script = read_lines(lines, "srun python x.py").unwrap();
+        let workers = script.job.gang.as_ref().unwrap().workers.unwrap();
+        (workers, script.job.topology.and_then(|topology| topology.ranks_per_node))
+    };
+    assert_eq!(each("#SBATCH -N 2"), (2, Some(1)));
+    assert_eq!(each("#SBATCH -N 2 -n 8"), (8, Some(4)));
+    assert_eq!(each("#SBATCH -N 1 -n 8"), (8, Some(8)), "all on one");
+    assert_eq!(each("#SBATCH -n 6 --ntasks-per-node=2"), (6, Some(2)));
+    assert_eq!(each("#SBATCH -n 6 --ntasks-per-node=4"), (6, Some(3)), "at most four on each");
+    assert_eq!(each("#SBATCH -n 8"), (8, None), "wherever there is room");
+    for uneven in ["#SBATCH -N 3 -n 8", "#SBATCH -n 7 --ntasks-per-node=4"] {
+        let errors = read_lines(uneven, "srun python x.py").unwrap_err();
+        assert!(errors[0].what == "--ntasks" && errors[0].problem.contains("cannot be spread evenly"), "{errors:?}");
+    }
+}
+
+#[test]
 fn the_other_flags_find_their_fields() {
     let script = read_lines(
         "#SBATCH --account=research/nlp -p training --qos=P1\n#SBATCH --signal=B:USR1@120\n#SBATCH --dependency=afterok:12:13,afterany:14\n#SBATCH -o logs/%x-%j.out -D /data\n#SBATCH --export=A=1,B=x --requeue --comment='my note'",
