@@ -86,8 +86,8 @@ impl<'a> Session<'a> {
     /// Whether the unit may stop nobody at all, whoever that is.
     pub fn is_powerless(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>) -> bool {
         let policy = &self.cluster.policy;
-        let alone = |job: &&Job| job.spec.priority > policy.preempt_from && !attained::is_las(self.cluster, job);
-        claimant.is_none() && self.cluster.pools.is_empty() && unit.iter().any(|job| alone(job))
+        let alone = |job: &&'a Job| job.spec.priority > policy.preempt_from && !attained::is_las(self.cluster, job);
+        claimant.is_none() && self.cluster.pools.is_empty() && unit.iter().any(alone)
     }
 
     fn rightful_plan(
