@@ -20,6 +20,7 @@ mod filter;
 mod fit;
 pub mod fragment;
 mod guest;
+mod held;
 mod later;
 mod offers;
 mod order;
@@ -33,6 +34,7 @@ mod room;
 mod share;
 mod short;
 mod slices;
+mod together;
 mod tree;
 mod turns;
 pub mod uplinks;
@@ -47,7 +49,7 @@ use crate::model::amounts::{Limit, Resources};
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
-use crate::model::job::{Attempt, Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
+use crate::model::job::{Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use crate::model::window::Window;
@@ -55,6 +57,7 @@ use book::{Amounts, FreedKey};
 use draft::Draft;
 use elastic::Asking;
 use filter::Pick;
+pub(crate) use held::{Held, Hold};
 use later::{Later, Timeline};
 use offers::Offers;
 use place::{Miss, place_gang};
@@ -63,6 +66,7 @@ use share::Ask;
 use short::Shortfall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use together::place_together;
 use tree::Tree;
 use turns::Turns;
 use victims::Pool;
@@ -145,62 +149,6 @@ pub(crate) struct Session<'a> {
     failed: BTreeMap<ClassKey<'a>, (Blocker, Time)>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
     satisfiable: BTreeMap<GangKey<'a>, Option<Miss>>,
-}
-
-/// Devices with the moment at which they come free.
-#[derive(Debug)]
-pub(crate) struct Held<'a> {
-    pub end: Time,
-    /// The end is assumed: its holder states no limit.
-    pub assumed: bool,
-    /// Somebody told its holder to give it up; else it comes free when the holder is through.
-    pub told: bool,
-    /// It starts at this moment.
-    pub fresh: bool,
-    pub job: JobId,
-    pub places: Hold<'a>,
-    /// Who has reserved starts on these devices, and when they come free for one of those.
-    pub guest: Option<(Vec<JobId>, Time)>,
-}
-
-impl Held<'_> {
-    /// Whether it starts now and nobody knows when it ends.
-    pub fn begins_without_end(&self) -> bool {
-        self.fresh && self.assumed
-    }
-
-    /// What a claim keeps; of a job that moves, only what it moves to.
-    pub fn is_promise(&self, promised: &BTreeSet<JobId>) -> bool {
-        !self.told && promised.contains(&self.job)
-    }
-
-    /// When the devices come free for the unit: a guest makes way for those whose guest it is.
-    pub fn end_for(&self, unit: &Unit<'_>) -> Time {
-        match &self.guest {
-            Some((owners, at)) if unit.iter().any(|job| owners.contains(&job.id)) => self.end.min(*at),
-            _ => self.end,
-        }
-    }
-}
-
-/// The places of running work, which are many and stay where they are, or places that were chosen.
-#[derive(Debug)]
-pub(crate) enum Hold<'a> {
-    Leaving(&'a Attempt),
-    Staying(&'a Attempt),
-    Chosen(Vec<Place>),
-}
-
-impl Hold<'_> {
-    pub fn iter(&self) -> impl Iterator<Item = &Place> {
-        let (leaving, staying, chosen) = match self {
-            Hold::Leaving(attempt) => (Some(attempt.leaving()), None, [].iter()),
-            Hold::Staying(attempt) => (None, Some(attempt.staying()), [].iter()),
-            Hold::Chosen(places) => (None, None, places.iter()),
-        };
-        let running = leaving.into_iter().flatten().chain(staying.into_iter().flatten());
-        running.map(|worker| &worker.place).chain(chosen)
-    }
 }
 
 /// What makes two pending jobs equal to the scheduler.
@@ -545,54 +493,6 @@ impl<'a> Session<'a> {
             work: self.draft.work,
         }
     }
-}
-
-/// Places the jobs of a unit on the draft, all or none. Big workers first; a member that then finds no room is tried
-/// first of all, once each, because what one takes may be what only another can use.
-fn place_together(draft: &mut Draft<'_>, tree: &Tree, unit: &Unit<'_>, pick: Pick) -> Result<Vec<Vec<Place>>, Miss> {
-    let mut order = by_size(unit);
-    let mut moved = BTreeSet::new();
-    loop {
-        match place_in_order(draft, tree, unit, pick, &order) {
-            Err(miss) if order[0] != miss.member && moved.insert(miss.member) => {
-                order.retain(|member| *member != miss.member);
-                order.insert(0, miss.member);
-            }
-            result => return result,
-        }
-    }
-}
-
-fn place_in_order(
-    draft: &mut Draft<'_>,
-    tree: &Tree,
-    unit: &Unit<'_>,
-    pick: Pick,
-    order: &[usize],
-) -> Result<Vec<Vec<Place>>, Miss> {
-    let mark = draft.mark();
-    let mut places = vec![Vec::new(); unit.len()];
-    for index in order.iter().copied() {
-        let spec = &unit[index].spec;
-        match place_gang(draft, tree, spec, spec.gang.workers, pick) {
-            Ok(found) => places[index] = found,
-            Err(miss) => {
-                draft.undo_to(mark);
-                return Err(Miss { member: index, ..miss });
-            }
-        }
-    }
-    Ok(places)
-}
-
-/// The largest shapes first: they have the fewest places to go.
-fn by_size(unit: &Unit<'_>) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..unit.len()).collect();
-    order.sort_by_key(|i| {
-        let spec = &unit[*i].spec;
-        (std::cmp::Reverse((spec.shape.gpus, spec.shape.milli(), spec.gang.workers)), *i)
-    });
-    order
 }
 
 /// Whether a requirement is about more than one node.
