@@ -4,6 +4,7 @@ mod common;
 
 use common::{Lab, job_mut, node_mut};
 use ganger_core::check;
+use ganger_core::model::budget::{Budget, Period};
 use ganger_core::model::job::{JobSpec, Priority, Shape};
 use ganger_core::model::machine::mig::{Extra, Instance, ProfileName};
 use ganger_core::model::machine::profiles::Custom;
@@ -226,4 +227,15 @@ fn a_record_from_before_there_were_parts_still_loads() {
     assert!(node.splits.is_empty());
     let text = serde_json::to_string(&state.cluster).unwrap();
     assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), state.cluster);
+}
+
+#[test]
+fn rule_6_a_part_starts_that_a_spent_budget_does_not_pay() {
+    let Busy { mut cluster, quarter, .. } = busy();
+    cluster.queues.get_mut("default").unwrap().budget = Some(Budget { gpu_ms: 0, per: Period::Day, user_gpu_ms: None });
+    assert!(check::full(&cluster).is_empty(), "nothing starts at this moment");
+    let now = cluster.now;
+    job_mut(&mut cluster, quarter).attempt.as_mut().unwrap().placed_at = now;
+    let found = check::full(&cluster);
+    assert!(found.iter().any(|one| one.rule == 6 && one.text.contains("whose budget is spent")), "{found:?}");
 }

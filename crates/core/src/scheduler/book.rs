@@ -36,7 +36,7 @@ impl<'a> Session<'a> {
     /// Notes all anew.
     pub fn renew(&mut self) {
         self.edition += 1;
-        self.later = None;
+        self.forget_later();
         self.draft.restart();
         self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
         self.leaving_use.clear();
@@ -182,7 +182,7 @@ impl<'a> Session<'a> {
         let (end, assumed) = self.end_on(job, (self.now, from), places.iter().map(|place| place.node));
         if self.claim_of(id).is_some() {
             self.promised.remove(&id);
-            self.later = None;
+            self.forget_later();
             for held in self.ends.iter_mut().filter(|held| held.job == id) {
                 (held.end, held.assumed, held.fresh) = (end, assumed, true);
             }
@@ -284,6 +284,9 @@ impl<'a> Session<'a> {
     pub fn juniors(&mut self, unit: &Unit<'a>) -> BTreeMap<JobId, Vec<Place>> {
         let claimant = self.claimant(unit);
         let mut found = BTreeMap::new();
+        if self.is_powerless(unit, claimant.as_ref()) {
+            return found;
+        }
         let mut members: BTreeMap<&str, u32> = BTreeMap::new();
         let starts = self.steps.iter().filter_map(|step| match step {
             Step::Start { job, places, .. } => Some((self.cluster.job(*job)?, places)),

@@ -105,6 +105,10 @@ impl<'a> Draft<'a> {
         Some((harms, self.harms.band()))
     }
 
+    pub fn free_gpus(&self) -> i64 {
+        self.rooms.iter().map(|room| i64::from(room.gpus.count_ones())).sum()
+    }
+
     pub fn change(&mut self, node: NodeId, change: impl FnOnce(&mut Room)) {
         let stamp = self.counts.changed(node);
         self.undo.push((node, self.rooms[node.index()], stamp));
@@ -185,6 +189,12 @@ impl<'a> Draft<'a> {
             });
             self.follow_parts(Moved { place, taken: false, at, free_before, all: 0 });
         }
+    }
+
+    /// Changes places with the draft of another moment, on which the gangs go over the same ways up.
+    pub fn swap(&mut self, other: &mut Draft<'a>) {
+        std::mem::swap(self, other);
+        std::mem::swap(&mut self.uplinks, &mut other.uplinks);
     }
 
     /// By node, of what it is like: of two moments with the same stamp nothing there has changed.

@@ -1,69 +1,168 @@
-//! What is free once those are gone who were told to go: kept beside the draft of now, node by node.
+//! What is free at coming moments, beside what is promised then: kept next to the draft of now, node by node.
 //!
-//! Every claimant that could evict is first asked whether it only has to wait for them. They are many and so are claimants,
-//! so this draft is not made anew for each: a node is looked at again when something on it changed.
+//! Whoever is refused is asked when it could start, and every claimant that could evict whether it only has to wait for those
+//! who leave anyway. They are many and so are those who hold devices, so this draft is not made anew for each: it is moved from
+//! one moment to another, and a node is looked at again when something on it ended between them, or changed.
 use super::counts::{Stamp, differing};
 use super::draft::Draft;
+use super::reserve::Reserved;
 use super::room::Room;
 use super::{Held, Session, Unit};
+use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
+use crate::model::job::Place;
 use crate::model::part::Part;
 use crate::model::time::Time;
+
+/// So many moments are kept: near ones, at which all are gone who were told to go, and farther ones for starts of all sizes.
+const MOMENTS: usize = 6;
+/// Rather than move a draft past more ends than these another is made, while there are not [`MOMENTS`].
+const FAR: usize = 32;
+
+fn gpus_of(unit: &Unit<'_>) -> u64 {
+    unit.iter().fold(0, |sum, job| sum.saturating_add(job.spec.total().gpus))
+}
 
 /// The draft of a coming moment.
 pub struct Later<'a> {
     by: Time,
     draft: Draft<'a>,
-    /// Up to here the entries of `ends` are in it.
-    seen: usize,
+    /// Up to here the entries of `ends`, and the reserved starts, are in it.
+    seen: (usize, usize),
     /// By node, the entries of `ends` that have or had places there.
     on: Vec<Vec<usize>>,
+    /// By node, the reserved starts there.
+    reserved_on: Vec<Vec<usize>>,
     /// What the nodes of the draft of now were like when they were looked at.
     of: Vec<Stamp>,
+}
+
+/// The entries of `ends` by their end.
+#[derive(Default)]
+pub struct Timeline {
+    order: Vec<(Time, usize)>,
+    /// By entry of `ends`, its GPUs; of who gives up a part maybe more.
+    gpus: Vec<i64>,
+    /// Somebody is a guest, so it may be gone sooner for some than for others.
+    pub guests: bool,
+    /// Somebody starts now and nobody knows when it ends.
+    pub endless: bool,
+}
+
+impl Timeline {
+    /// Takes in the entries that came since.
+    fn follow(&mut self, ends: &[Held<'_>]) {
+        for (index, held) in ends.iter().enumerate().skip(self.order.len()) {
+            let entry = (held.end, index);
+            self.order.insert(self.order.partition_point(|one| *one < entry), entry);
+            self.gpus.push(held.places.iter().map(|place| i64::from(place.gpus.count_ones())).sum());
+            self.guests |= held.guest.is_some();
+            self.endless |= held.begins_without_end();
+        }
+    }
+
+    pub fn times(&self) -> impl Iterator<Item = Time> {
+        self.order.iter().map(|(end, _)| *end)
+    }
+
+    /// What ends after the one moment and not after the other.
+    fn between(&self, one: Time, other: Time) -> &[(Time, usize)] {
+        let at = |time: Time| self.order.partition_point(|(end, _)| *end <= time);
+        &self.order[at(one.min(other))..at(one.max(other))]
+    }
 }
 
 impl<'a> Session<'a> {
     /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
     pub fn frees_by_itself(&mut self, unit: &Unit<'a>) -> bool {
-        let Some(by) = self.ends.iter().filter(|held| held.told).map(|held| held.end).max() else { return false };
-        // For whom guests would leave sooner than for others there is no draft that others could share; nor where GPUs are in
-        // parts, of which rooms know nothing.
-        let apart = self.is_about_parts(unit) || self.draft.has_parts();
-        if apart || self.ends.iter().any(|held| held.end_for(unit) < held.end) {
-            return self.placed_at(unit, by).is_some();
-        }
-        let mut later = self.brought_to(by);
-        std::mem::swap(&mut self.draft, &mut later.draft);
+        let by = self.ends.iter().filter(|held| held.told).map(|held| held.end).max();
+        by.is_some_and(|by| self.placed_at(unit, by).is_some())
+    }
+
+    pub fn timeline(&mut self) -> &Timeline {
+        self.timeline.follow(&self.ends);
+        &self.timeline
+    }
+
+    /// An end in it was moved, or all is noted anew.
+    pub fn forget_later(&mut self) {
+        self.later.clear();
+        self.timeline = Timeline::default();
+    }
+
+    /// There is no reserved start any more.
+    pub fn forget_reserved(&mut self) {
+        self.reserved.clear();
+        self.later.iter_mut().for_each(Later::forget_reserved);
+    }
+
+    /// Before this moment there are not GPUs enough for the unit, wherever they are. What is reserved is not free while it is
+    /// held; where guests are on it, they may hold it as well.
+    pub fn not_before(&mut self, unit: &Unit<'a>) -> Time {
+        self.timeline();
+        let need = i64::try_from(gpus_of(unit)).unwrap_or(i64::MAX);
+        let gpus = |one: &Reserved| one.reservation.places.iter().map(|p| i64::from(p.gpus.count_ones())).sum::<i64>();
+        let reserved = self.reserved.iter().filter(|_| !self.timeline.guests);
+        let mut taken: Vec<(Time, i64)> = reserved
+            .flat_map(|one| [(one.reservation.start, -gpus(one)), (one.end.max(one.reservation.start), gpus(one))])
+            .collect();
+        taken.sort_unstable_by_key(|(at, _)| *at);
+        let given = self.timeline.order.iter().map(|(end, index)| (*end, self.timeline.gpus[*index]));
+        earliest_with(need, self.draft.free_gpus(), given, taken)
+    }
+
+    /// For whom guests would leave sooner than for others there is no draft that others could share; nor where GPUs are in
+    /// parts, of which rooms know nothing.
+    pub fn has_own_future(&mut self, unit: &Unit<'a>) -> bool {
+        let in_parts = |one: &Reserved| one.reservation.places.first().is_some_and(|place| place.slice.is_some());
+        self.is_about_parts(unit)
+            || self.draft.has_parts()
+            || self.reserved.iter().any(in_parts)
+            || (self.timeline().guests && self.ends.iter().any(|held| held.end_for(unit) < held.end))
+    }
+
+    /// Where the unit would be at `at` on the draft that all share who have no future of their own.
+    pub fn placed_later(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
+        let mut later = self.brought_to(at);
+        self.draft.swap(&mut later.draft);
         let mark = self.draft.mark();
-        let reserved = self.reserved.iter().filter(|reserved| reserved.end > by);
-        self.draft.take_all(reserved.flat_map(|reserved| reserved.reservation.places.iter()));
-        let fits = self.place_unit(unit).is_ok();
+        let found = self.place_unit_at(unit, at).ok();
         self.draft.undo_to(mark);
-        std::mem::swap(&mut self.draft, &mut later.draft);
+        self.draft.swap(&mut later.draft);
         self.draft.work += std::mem::take(&mut later.draft.work);
-        self.later = Some(later);
-        fits
+        self.later.push(later);
+        found
+    }
+
+    /// The draft that is nearest to the moment, or another one.
+    fn near(&mut self, by: Time) -> Later<'a> {
+        self.timeline();
+        let ends = |later: &Later<'a>| self.timeline.between(later.by, by).len();
+        let nearest = self.later.iter().map(ends).enumerate().min_by_key(|(_, ends)| *ends);
+        match nearest.filter(|(_, ends)| *ends <= FAR || self.later.len() >= MOMENTS) {
+            Some((index, _)) => self.later.remove(index),
+            None => Later::fresh(self.cluster, by),
+        }
     }
 
     fn brought_to(&mut self, by: Time) -> Later<'a> {
-        let on = || vec![Vec::new(); self.cluster.nodes.len()];
-        let never = || vec![Stamp::MAX; self.cluster.nodes.len()];
-        let fresh = || Later { by, draft: Draft::now(self.cluster), seen: 0, on: on(), of: never() };
-        let mut later = self.later.take().unwrap_or_else(fresh);
+        let mut later = self.near(by);
         let mut stale: Vec<usize> = differing(self.draft.stamps(), &later.of).map(|(index, _)| index).collect();
-        let between = |held: &Held<'_>| held.end > later.by.min(by) && held.end <= later.by.max(by);
-        let news = self.ends.iter().enumerate().filter(|(index, held)| *index >= later.seen || between(held));
-        stale.extend(news.flat_map(|(_, held)| held.places.iter()).map(|place| place.node.index()));
+        let ended = self.timeline.between(later.by, by).iter().map(|(_, index)| *index);
+        let news = ended.chain(later.seen.0..self.ends.len());
+        stale.extend(news.flat_map(|index| self.ends[index].places.iter()).map(|place| place.node.index()));
+        let between = |one: &Reserved| one.end > later.by.min(by) && one.end <= later.by.max(by);
+        let news = self.reserved.iter().enumerate().filter(|(index, one)| *index >= later.seen.1 || between(one));
+        stale.extend(news.flat_map(|(_, one)| &one.reservation.places).map(|place| place.node.index()));
         stale.sort_unstable();
         stale.dedup();
-        later.index(&self.ends);
+        later.index(&self.ends, &self.reserved);
         later.by = by;
         later.of.copy_from_slice(self.draft.stamps());
         for index in stale {
-            let node = NodeId(index as u32);
-            let room = self.room_by(node, by, &later.on[index]);
-            if *later.draft.room(node) != room {
-                later.draft.change(node, |old| *old = room);
+            let room = self.room_by(NodeId(index as u32), &later);
+            if *later.draft.room(NodeId(index as u32)) != room {
+                later.draft.change(NodeId(index as u32), |old| *old = room);
             }
         }
         later.draft.forget_past();
@@ -71,36 +170,99 @@ impl<'a> Session<'a> {
     }
 
     /// Of a claim only what its victims have freed by then: the rest was never free on this draft.
-    fn room_by(&self, node: NodeId, by: Time, here: &[usize]) -> Room {
+    fn room_by(&self, node: NodeId, later: &Later<'a>) -> Room {
         let mut room = *self.draft.room(node);
-        let held = || here.iter().map(|index| &self.ends[*index]);
-        let places =
-            |held: &'_ Held<'a>| held.places.iter().filter(|place| place.node == node).cloned().collect::<Vec<_>>();
-        for place in held().filter(|held| held.end <= by).flat_map(places) {
-            room.give(&place);
-            self.draft.withhold(node, &mut room);
+        let held = || later.on[node.index()].iter().map(|index| &self.ends[*index]);
+        for held in held().filter(|held| held.end <= later.by) {
+            for place in held.places.iter().filter(|place| place.node == node) {
+                room.give(place);
+                self.draft.withhold(node, &mut room);
+            }
         }
-        for claimed in held().filter(|held| held.end > by && self.promised.contains(&held.job)) {
-            places(claimed).iter().for_each(|place| room.take_devices(place));
+        let reserved = later.reserved_on[node.index()].iter().map(|index| &self.reserved[*index]);
+        let places = reserved.filter(|one| one.end > later.by).flat_map(|one| &one.reservation.places);
+        places.filter(|place| place.node == node).for_each(|place| room.take(place));
+        for claimed in held().filter(|held| held.end > later.by && held.is_promise(&self.promised)) {
+            claimed.places.iter().filter(|place| place.node == node).for_each(|place| room.take_devices(place));
             let Some(awaited) = self.awaited.get(&claimed.job) else { continue };
             let here = awaited.range((node, Part::Memory(0))..).take_while(|((on, _), _)| *on == node);
             here.for_each(|((_, part), amount)| room.take_amount(*part, *amount));
         }
         room
     }
+
+    /// The entries of `ends`, and the reserved starts, that have or had places on one of the nodes, as far as that is known:
+    /// else all.
+    pub fn on_nodes(&self, nodes: impl Iterator<Item = NodeId> + Clone) -> (Vec<usize>, Vec<usize>) {
+        let all = (self.ends.len(), self.reserved.len());
+        let Some(later) = self.later.iter().find(|later| later.seen == all) else {
+            return ((0..all.0).collect(), (0..all.1).collect());
+        };
+        let on = |by_node: &[Vec<usize>]| {
+            let mut found: Vec<usize> = nodes.clone().flat_map(|node| by_node[node.index()].iter().copied()).collect();
+            found.sort_unstable();
+            found.dedup();
+            found
+        };
+        (on(&later.on), on(&later.reserved_on))
+    }
 }
 
-impl Later<'_> {
-    /// Takes in the entries that came since.
-    fn index(&mut self, ends: &[Held<'_>]) {
-        for (index, held) in ends.iter().enumerate().skip(self.seen) {
-            for place in held.places.iter() {
-                let here = &mut self.on[place.node.index()];
-                if here.last() != Some(&index) {
-                    here.push(index);
-                }
-            }
-        }
-        self.seen = ends.len();
+impl<'a> Later<'a> {
+    fn fresh(cluster: &'a Cluster, by: Time) -> Later<'a> {
+        let nodes = cluster.nodes.len();
+        let (on, of) = (vec![Vec::new(); nodes], vec![Stamp::MAX; nodes]);
+        Later { by, draft: Draft::now(cluster), seen: (0, 0), reserved_on: on.clone(), on, of }
     }
+
+    fn index(&mut self, ends: &[Held<'_>], reserved: &[Reserved]) {
+        for (index, held) in ends.iter().enumerate().skip(self.seen.0) {
+            note(&mut self.on, index, held.places.iter());
+        }
+        for (index, one) in reserved.iter().enumerate().skip(self.seen.1) {
+            note(&mut self.reserved_on, index, one.reservation.places.iter());
+        }
+        self.seen = (ends.len(), reserved.len());
+    }
+
+    fn forget_reserved(&mut self) {
+        self.seen.1 = 0;
+        for (here, of) in self.reserved_on.iter_mut().zip(&mut self.of).filter(|(here, _)| !here.is_empty()) {
+            here.clear();
+            *of = Stamp::MAX;
+        }
+    }
+}
+
+fn note<'p>(by_node: &mut [Vec<usize>], index: usize, places: impl Iterator<Item = &'p Place>) {
+    for place in places {
+        let here = &mut by_node[place.node.index()];
+        if here.last() != Some(&index) {
+            here.push(index);
+        }
+    }
+}
+
+/// The first moment at which at least `need` are there, of those there are now and what comes and goes by then.
+fn earliest_with(
+    need: i64,
+    now: i64,
+    one: impl Iterator<Item = (Time, i64)>,
+    other: impl IntoIterator<Item = (Time, i64)>,
+) -> Time {
+    let (mut one, mut other) = (one.peekable(), other.into_iter().peekable());
+    let (mut free, mut at) = (now, Time(0));
+    while free < need {
+        let Some(next) = one.peek().into_iter().chain(other.peek()).map(|(at, _)| *at).min() else {
+            return Time::NEVER;
+        };
+        at = next;
+        while let Some((_, more)) = one.next_if(|(moved, _)| *moved <= at) {
+            free += more;
+        }
+        while let Some((_, more)) = other.next_if(|(moved, _)| *moved <= at) {
+            free += more;
+        }
+    }
+    at
 }

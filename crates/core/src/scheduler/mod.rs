@@ -55,7 +55,7 @@ use book::{Amounts, FreedKey};
 use draft::Draft;
 use elastic::Asking;
 use filter::Pick;
-use later::Later;
+use later::{Later, Timeline};
 use offers::Offers;
 use place::{Miss, place_gang};
 use reserve::Reserved;
@@ -129,11 +129,14 @@ pub(crate) struct Session<'a> {
     pub unwelcome: BTreeSet<JobId>,
     /// Some node does not take work now, or will not at a time that is known.
     pub closings: bool,
+    /// Some queue goes by attained service.
+    pub by_service: bool,
     /// Everyone who could leave; made when it is first asked for.
     pool: Option<Rc<Pool<'a>>>,
     offers: Vec<Offers>,
-    /// What is free once those are gone who were told to go.
-    later: Option<Later<'a>>,
+    /// What is free at coming moments.
+    later: Vec<Later<'a>>,
+    timeline: Timeline,
     /// Rises with every step that is added or taken back.
     edition: u64,
     /// By how much such gangs miss, in the edition of then.
@@ -164,6 +167,11 @@ impl Held<'_> {
     /// Whether it starts now and nobody knows when it ends.
     pub fn begins_without_end(&self) -> bool {
         self.fresh && self.assumed
+    }
+
+    /// What a claim keeps; of a job that moves, only what it moves to.
+    pub fn is_promise(&self, promised: &BTreeSet<JobId>) -> bool {
+        !self.told && promised.contains(&self.job)
     }
 
     /// When the devices come free for the unit: a guest makes way for those whose guest it is.
@@ -244,9 +252,11 @@ impl<'a> Session<'a> {
             again: false,
             unwelcome: BTreeSet::new(),
             closings: calendar::may_change(cluster, now),
+            by_service: attained::is_used(cluster),
             pool: None,
             offers: Vec::new(),
-            later: None,
+            later: Vec::new(),
+            timeline: Timeline::default(),
             edition: 0,
             shortfalls: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -310,8 +320,9 @@ impl<'a> Session<'a> {
 
     /// Reserves a start for a unit that cannot start now, `from` which an equal one before it may be the first to start.
     fn fail(&mut self, unit: &Unit<'a>, blocker: Blocker, from: Time) {
-        let from = self.reserve(unit, from).unwrap_or(from);
-        if unit.len() == 1 {
+        let next = self.reserve(unit, from).unwrap_or(from);
+        if unit.len() == 1 && (next > from || !self.failed.contains_key(&class_key(self.cluster, &unit[0].spec))) {
+            let from = next;
             self.failed.insert(class_key(self.cluster, &unit[0].spec), (blocker.clone(), from));
         }
         self.block(unit, blocker);
@@ -430,16 +441,15 @@ impl<'a> Session<'a> {
     /// reservations may come to lie elsewhere, so then those who were refused are asked once more: the next decision has
     /// nothing to add. It ends: claims in flight are given up once, and starts make way only for a higher class.
     fn walk(&mut self, all: &[Unit<'a>]) {
-        let by_service = attained::is_used(self.cluster);
         loop {
-            let left = by_service.then(|| order::units(self.cluster, self.asking, self.now, &self.started));
+            let left = self.by_service.then(|| order::units(self.cluster, self.asking, self.now, &self.started));
             let units = left.as_deref().unwrap_or(all);
             let steps = self.steps.len();
             (self.again, self.picky, self.walk_from) = (false, false, self.draft.work);
             self.splits = slices::leaves_splits(self.cluster, &self.steps);
             self.blocked.clear();
             self.failed.clear();
-            self.reserved.clear();
+            self.forget_reserved();
             let mut turns = Turns::new(self, units);
             while let Some(unit) = turns.next(self).map(|index| &units[index]) {
                 match self.claiming.get(&unit[0].id) {

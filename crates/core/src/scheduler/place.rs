@@ -37,6 +37,8 @@ struct Search<'a, 'd> {
     workers: u32,
     /// Workers by node; 0 where the node is not allowed.
     caps: Vec<u32>,
+    /// The same by leaf: on islands within nodes, and on islands that span them.
+    leaves: Vec<(u32, u32)>,
     pick: Pick,
     /// Leaves count only as far as their ways up go.
     narrow: bool,
@@ -58,7 +60,8 @@ pub fn place_gang(
     pick: Pick,
 ) -> Result<Vec<Place>, Miss> {
     let caps = node_capacities(draft, spec, pick);
-    let mut search = Search { draft, tree, spec, workers, caps, pick, narrow: false };
+    let mut search = Search { draft, tree, spec, workers, caps, leaves: Vec::new(), pick, narrow: false };
+    search.leaves = tree.leaves.iter().map(|nodes| search.parts_of(nodes)).collect();
     let result = search.run();
     let caps = search.caps;
     draft.keep_counted(caps);
@@ -139,14 +142,15 @@ impl Search<'_, '_> {
 
     /// Whole slices only, where the job has slices and the leaf's islands span its nodes.
     fn leaf_capacity(&self, leaf: LeafId) -> u32 {
-        let (local, spanning) = self.leaf_parts(leaf);
+        let (local, spanning) = self.leaves[leaf.index()];
         local.saturating_add(self.whole_slices(spanning))
     }
 
-    fn leaf_parts(&self, leaf: LeafId) -> (u32, u32) {
+    fn parts_of(&self, nodes: &[NodeId]) -> (u32, u32) {
+        let sliced = self.spec.topology.ranks_per_island.is_some();
         let mut parts = (0u32, 0u32);
-        for node in &self.tree.leaves[leaf.index()] {
-            let part = match self.spec.topology.ranks_per_island.is_some() && spans_nodes(self.machine(*node)) {
+        for node in nodes {
+            let part = match sliced && spans_nodes(self.machine(*node)) {
                 true => &mut parts.1,
                 false => &mut parts.0,
             };
@@ -257,8 +261,9 @@ impl Search<'_, '_> {
     fn in_one_leaf(&mut self) -> Option<Vec<Share>> {
         let leaves = (0..self.tree.leaves.len()).map(|l| LeafId(l as u32));
         let (_, _, _, leaf) = leaves
-            .map(|leaf| (self.keeps_off(leaf), self.leaf_capacity(leaf), self.whole_free_nodes(leaf), leaf))
-            .filter(|(_, cap, _, _)| *cap >= self.workers)
+            .map(|leaf| (self.leaf_capacity(leaf), leaf))
+            .filter(|(cap, _)| *cap >= self.workers)
+            .map(|(cap, leaf)| (self.keeps_off(leaf), cap, self.whole_free_nodes(leaf), leaf))
             .min()?;
         self.fill_leaf(leaf, self.workers)
     }
@@ -269,7 +274,7 @@ impl Search<'_, '_> {
     }
 
     fn fill_leaf(&mut self, leaf: LeafId, need: u32) -> Option<Vec<Share>> {
-        let (local, spanning) = self.leaf_parts(leaf);
+        let (local, spanning) = self.leaves[leaf.index()];
         let spanning = self.whole_slices(spanning).min(need);
         let spanning = if spanning < need && local >= need { 0 } else { spanning };
         let mut shares = self.fill_nodes(leaf, spanning, true)?;

@@ -69,17 +69,25 @@ impl<'a> Session<'a> {
     /// would have to give up its claim for somebody ahead stops nobody either, also while only a limit keeps that one out of
     /// the way: the victims may be what fills the limit, and would come back and go again for ever.
     pub fn preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
-        if self.outranked_by(unit, waits_or_is_limited).is_some() || self.frees_by_itself(unit) {
+        let claimant = self.claimant(unit);
+        let powerless = self.is_powerless(unit, claimant.as_ref());
+        if powerless || self.outranked_by(unit, waits_or_is_limited).is_some() || self.frees_by_itself(unit) {
             return None;
         }
         let pool = self.pool();
-        let claimant = self.claimant(unit);
         let legal = self.legal_for(unit, claimant.as_ref(), &pool);
         let mark = self.draft.mark();
         self.hold_back_wanted_pools(unit);
         let plan = self.rightful_plan(unit, claimant.as_ref(), &pool, legal);
         self.draft.undo_to(mark);
         Some(self.commit(unit, &pool, plan?))
+    }
+
+    /// Whether the unit may stop nobody at all, whoever that is.
+    pub fn is_powerless(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>) -> bool {
+        let policy = &self.cluster.policy;
+        let alone = |job: &&'a Job| job.spec.priority > policy.preempt_from && !attained::is_las(self.cluster, job);
+        claimant.is_none() && self.cluster.pools.is_empty() && unit.iter().any(alone)
     }
 
     fn rightful_plan(
@@ -266,10 +274,10 @@ impl<'a> Session<'a> {
     /// Lays what earlier reservations keep over the draft.
     fn keep_back(&mut self, unit: &Unit<'a>) -> Kept {
         let mut kept = Kept::new();
-        for place in self.kept_from(unit) {
+        for place in self.kept_from(unit).iter().flat_map(|places| places.iter()) {
             let stand = self.draft.stand(place.node);
-            self.draft.take(&place);
-            kept.entry(place.node).or_insert((stand, Vec::new())).1.push(place);
+            self.draft.take(place);
+            kept.entry(place.node).or_insert((stand, Vec::new())).1.push(place.clone());
         }
         kept
     }

@@ -16,6 +16,7 @@ use crate::model::part::Part;
 use crate::model::queue::ancestry;
 use crate::model::time::{Span, Time};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// A reservation names at most so many of the jobs that have to leave first.
 const NAMED: usize = 4;
@@ -26,6 +27,8 @@ const LEFT_PART: u64 = 2;
 #[derive(Debug, Clone)]
 pub struct Reserved {
     pub reservation: Reservation,
+    /// What it keeps from others: its places without what of their amounts comes free there by its start.
+    kept: Rc<[Place]>,
     /// Memory and bandwidth that come free on its nodes by its start.
     pub freed: Amounts,
     /// How much of that it needs.
@@ -76,19 +79,14 @@ impl<'a> Session<'a> {
     /// Keeps the devices of every reservation that starts before the unit, started now, would end.
     pub fn hold_back_reservations(&mut self, unit: &Unit<'a>) {
         let kept = self.kept_from(unit);
-        self.draft.take_all(&kept);
+        self.draft.take_all(kept.iter().flat_map(|places| places.iter()));
     }
 
     /// What earlier reservations keep from the unit. Of memory what does not come free on their devices by their start.
-    pub fn kept_from(&self, unit: &Unit<'a>) -> Vec<Place> {
+    pub fn kept_from(&self, unit: &Unit<'a>) -> Vec<Rc<[Place]>> {
         let stay = self.stay(unit);
         let before = self.reserved.iter().filter(|one| self.keeps_from(one, unit, stay));
-        let kept = before.flat_map(|one| {
-            let mut freed = one.freed.clone();
-            let less_freed = move |place: &Place| less_freed(place, &mut freed, |_, _| {});
-            one.reservation.places.iter().map(less_freed)
-        });
-        kept.collect()
+        before.map(|one| Rc::clone(&one.kept)).collect()
     }
 
     /// Whether the unit may not have the devices of a reservation.
@@ -176,20 +174,24 @@ impl<'a> Session<'a> {
     /// this one alone.
     pub fn reserve(&mut self, unit: &Unit<'a>, from: Time) -> Option<Time> {
         let line = self.line(unit)?;
-        let owns = |held: &Held<'a>| held.end_for(unit) < held.end;
-        let from = if self.ends.iter().any(owns) { Time(0) } else { from };
         // A gate may have been closed for it when these were asked, and be open by now: they are not made to wait for it then.
-        let promoted = self.is_promoted(unit);
-        let known = |held: &Held<'a>| !(promoted && held.begins_without_end() && !owns(held));
-        let ends = self.ends.iter().enumerate().filter(|(_, held)| known(held));
-        let mut ends: Vec<(Time, usize)> = ends.map(|(index, held)| (held.end_for(unit), index)).collect();
-        ends.sort_unstable();
-        let times = self.times(unit, &ends);
+        let avoids = self.is_promoted(unit) && self.timeline().endless;
+        let own = (avoids || self.has_own_future(unit)).then(|| self.ends_for(unit));
+        let own_guests = self.timeline.guests && self.ends.iter().any(|held| held.end_for(unit) < held.end);
+        let from = match own {
+            Some(_) if own_guests => Time(0),
+            Some(_) => from,
+            None => from.max(self.not_before(unit)),
+        };
+        let times = match &own {
+            Some(ends) => self.times(unit, ends.iter().map(|(end, _)| *end)),
+            None => self.times(unit, self.timeline.times()),
+        };
         let mut rest = &times[times.partition_point(|time| *time < from)..];
         let closings = if self.closings { calendar::closings(self.cluster, unit, self.now) } else { Vec::new() };
         for closes in closings.into_iter().chain([Time::NEVER]) {
             let (before, after) = rest.split_at(rest.partition_point(|time| *time <= closes));
-            if let Some((start, places)) = self.first_fit(unit, &ends, before) {
+            if let Some((start, places)) = self.first_fit(unit, own.as_deref(), before) {
                 self.record(unit, line, start, places);
                 return Some(start);
             }
@@ -198,9 +200,20 @@ impl<'a> Session<'a> {
         None
     }
 
+    /// What ends, and when for the unit: without what it is not to wait for.
+    fn ends_for(&self, unit: &Unit<'a>) -> Vec<(Time, usize)> {
+        let promoted = self.is_promoted(unit);
+        let owns = |held: &Held<'a>| held.end_for(unit) < held.end;
+        let known = |held: &Held<'a>| !(promoted && held.begins_without_end() && !owns(held));
+        let ends = self.ends.iter().enumerate().filter(|(_, held)| known(held));
+        let mut ends: Vec<(Time, usize)> = ends.map(|(index, held)| (held.end_for(unit), index)).collect();
+        ends.sort_unstable();
+        ends
+    }
+
     /// The moments at which more may be free than before, moved to where the unit's windows are open.
-    fn times(&self, unit: &Unit<'a>, ends: &[(Time, usize)]) -> Vec<Time> {
-        let mut times: Vec<Time> = ends.iter().map(|(end, _)| *end).collect();
+    fn times(&self, unit: &Unit<'a>, ends: impl Iterator<Item = Time>) -> Vec<Time> {
+        let mut times: Vec<Time> = ends.collect();
         times.extend(self.reserved.iter().map(|reserved| reserved.end));
         if self.closings {
             times.extend(calendar::openings(self.cluster, self.now));
@@ -213,38 +226,36 @@ impl<'a> Session<'a> {
         times
     }
 
-    /// Between two closings of nodes more is free the later it is, so the first time that suffices can be bisected: within
-    /// twice as far as it has to look, because most starts are near and every end costs a look at its nodes. What has ended
-    /// by a time that does not suffice stays off the draft for the later ones.
+    /// Between two closings of nodes more is free the later it is. What has ended by a time that does not suffice stays off
+    /// the unit's own draft for the later ones.
     fn first_fit(
         &mut self,
         unit: &Unit<'a>,
-        ends: &[(Time, usize)],
+        own: Option<&[(Time, usize)]>,
         times: &[Time],
     ) -> Option<(Time, Vec<Vec<Place>>)> {
-        let (mut low, mut high, mut ended, mut reach) = (0, times.len(), 0, 1);
-        let (mut best, start) = (None, self.draft.mark());
-        while low < high {
-            let middle = if best.is_some() { (low + high) / 2 } else { (low + reach - 1).min(high - 1) };
-            reach *= 2;
-            let by = ended + ends[ended..].partition_point(|(end, _)| *end <= times[middle]);
+        let Some(ends) = own else { return earliest(times, |at| self.placed_later(unit, at)) };
+        let (start, mut ended) = (self.draft.mark(), 0);
+        let best = earliest(times, |at| {
+            let by = ended + ends[ended..].partition_point(|(end, _)| *end <= at);
             let mark = self.draft.mark();
             self.draft.give_all(ends[ended..by].iter().flat_map(|(_, index)| self.ends[*index].places.iter()));
-            match self.placed_beside_promises(unit, times[middle]) {
-                Some(places) => {
-                    best = Some((times[middle], places));
-                    high = middle;
-                    self.draft.undo_to(mark);
-                }
-                None => (low, ended) = (middle + 1, by),
+            let found = self.placed_beside_promises(unit, at);
+            match found {
+                Some(_) => self.draft.undo_to(mark),
+                None => ended = by,
             }
-        }
+            found
+        });
         self.draft.undo_to(start);
         best
     }
 
     /// Where the unit would be at `at`, when all that is expected to end by then has ended.
     pub fn placed_at(&mut self, unit: &Unit<'a>, at: Time) -> Option<Vec<Vec<Place>>> {
+        if !self.has_own_future(unit) {
+            return self.placed_later(unit, at);
+        }
         let mark = self.draft.mark();
         self.draft
             .give_all(self.ends.iter().filter(|held| held.end_for(unit) <= at).flat_map(|held| held.places.iter()));
@@ -259,7 +270,7 @@ impl<'a> Session<'a> {
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
         self.draft.take_all(reserved.flat_map(|reserved| reserved.reservation.places.iter()));
         // Of a claim only what its victims have freed by then: the rest was never free on this draft.
-        for held in self.ends.iter().filter(|held| held.end > at && is_promise(held, &self.promised)) {
+        for held in self.ends.iter().filter(|held| held.end > at && held.is_promise(&self.promised)) {
             for place in held.places.iter() {
                 // Its part of a GPU lies on the draft since the claim was noted, on top of what its victims hold.
                 self.draft.take(&Place::of_devices(place.node, place.gpus, place.cpus));
@@ -273,10 +284,11 @@ impl<'a> Session<'a> {
         found
     }
 
-    /// Memory and bandwidth that come free by `start` for earlier reservations and claims which then still hold them.
-    fn spoken_for(&self, start: Time) -> impl Iterator<Item = ((NodeId, Part), u64)> {
-        let reserved = self.reserved.iter().filter(move |one| one.end > start);
-        let claimed = self.ends.iter().filter(move |held| held.end > start && is_promise(held, &self.promised));
+    /// Memory and bandwidth that come free by `start` for earlier reservations, of which `known` have to do with it, and for
+    /// claims, that then still hold them.
+    fn spoken_for(&self, start: Time, known: &[usize]) -> impl Iterator<Item = ((NodeId, Part), u64)> {
+        let reserved = known.iter().map(|index| &self.reserved[*index]).filter(move |one| one.end > start);
+        let claimed = self.ends.iter().filter(move |held| held.end > start && held.is_promise(&self.promised));
         let claimed = claimed.filter_map(|held| self.awaited.get(&held.job));
         let covered = reserved.map(|one| &one.covered).chain(claimed);
         covered.flat_map(|sums| sums.iter().map(|(at, bytes)| (*at, *bytes)))
@@ -286,15 +298,16 @@ impl<'a> Session<'a> {
         let promoted = self.is_promoted(unit);
         for (job, places) in unit.iter().zip(places) {
             let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
-            let mut ending: Vec<&Held<'a>> = self
-                .ends
-                .iter()
+            let (ends, reserved) = self.on_nodes(nodes.iter().copied());
+            let mut ending: Vec<&Held<'a>> = ends
+                .into_iter()
+                .map(|index| &self.ends[index])
                 .filter(|held| held.end_for(unit) <= start && held.places.iter().any(|p| nodes.contains(&p.node)))
                 .collect();
             ending.sort_by_key(|held| (std::cmp::Reverse(held.end_for(unit)), held.job));
             let there = ending.iter().flat_map(|held| held.places.iter()).filter(|p| nodes.contains(&p.node));
             let mut freed = amounts_of(there);
-            self.spoken_for(start).for_each(|(at, bytes)| {
+            self.spoken_for(start, &reserved).for_each(|(at, bytes)| {
                 freed.entry(at).and_modify(|coming| *coming = coming.saturating_sub(bytes));
             });
             let mut covered = amounts_of(places.iter());
@@ -303,13 +316,26 @@ impl<'a> Session<'a> {
             let leaves_first = |held: &&&Held<'a>| held.places.iter().any(|place| meets(&places, place));
             let awaits: Vec<JobId> = ending.iter().filter(leaves_first).map(|held| held.job).take(NAMED).collect();
             let end = self.end_of_start(job, start + self.splitting(job)).0;
+            let mut coming = freed.clone();
+            let kept = places.iter().map(|place| less_freed(place, &mut coming, |_, _| {})).collect();
             let reservation = Reservation { job: job.id, start, places, conditional, awaits };
-            self.reserved.push(Reserved { reservation, freed, covered, end, line, promoted });
+            self.reserved.push(Reserved { reservation, kept, freed, covered, end, line, promoted });
         }
     }
 }
 
-/// Of a job that moves, only what it moves to.
-fn is_promise(held: &Held<'_>, promised: &BTreeSet<JobId>) -> bool {
-    !held.told && promised.contains(&held.job)
+/// The first of the times that suffices, where each after it would too. Bisected, within twice as far as it has to look: most
+/// starts are near, and every end costs a look at its nodes.
+fn earliest<T>(times: &[Time], mut found_at: impl FnMut(Time) -> Option<T>) -> Option<(Time, T)> {
+    let (mut low, mut high, mut reach) = (0, times.len(), 1);
+    let mut best = None;
+    while low < high {
+        let middle = if best.is_some() { (low + high) / 2 } else { (low + reach - 1).min(high - 1) };
+        reach *= 2;
+        match found_at(times[middle]) {
+            Some(found) => (best, high) = (Some((times[middle], found)), middle),
+            None => low = middle + 1,
+        }
+    }
+    best
 }

@@ -7,7 +7,7 @@ use super::{Session, Unit};
 use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId, Rank};
-use crate::model::job::{Attempt, Job, Place, Shrink, Worker};
+use crate::model::job::{Attempt, Job, Place, Priority, Shrink, Worker};
 use crate::model::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,6 +17,8 @@ pub struct Victim<'a> {
     pub jobs: Vec<&'a Job>,
     /// Of a part: its ranks, and the victim that is the whole gang.
     pub part: Option<(Vec<Rank>, usize)>,
+    /// The class that all of them yield to from above; none if one yields to no class.
+    yields_above: Option<Priority>,
     pub places: Vec<&'a Place>,
     /// Weighted work lost; see [`cost`].
     pub cost: u128,
@@ -76,8 +78,14 @@ impl<'a> Session<'a> {
 
     /// Whether each of the pool may be told to leave for the unit.
     pub fn legal_for(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, pool: &Pool<'a>) -> Vec<bool> {
+        // The common case is quick: of thousands most are of no lower class, or never yield.
+        let class = unit.iter().map(|job| job.spec.priority).max().unwrap_or(Priority::P3);
+        let by_class = claimant.is_none() && self.cluster.pools.is_empty() && !self.by_service;
         let wanted = self.wanted_pools();
         let legal = |victim: &Victim<'a>| {
+            if by_class && victim.yields_above.is_none_or(|above| above <= class) {
+                return false;
+            }
             let guests = self.are_guests(unit, victim);
             let legal = |job: &&Job| self.may_stop(unit, claimant, job, guests) && !self.leaving.contains(&job.id);
             victim.jobs.iter().all(legal) && !self.are_lent_by(&wanted, unit, &victim.places)
@@ -144,6 +152,11 @@ fn whole<'a>(cluster: &Cluster, jobs: Vec<&'a Job>, now: Time) -> Victim<'a> {
         youngest: jobs.iter().map(|job| (job.submitted_at, job.id)).max().unwrap_or_default(),
         grace: jobs.iter().map(|job| job.spec.checkpoint.grace).max().unwrap_or_default(),
         part: None,
+        yields_above: jobs
+            .iter()
+            .all(|job| job.spec.preemptible)
+            .then(|| jobs.iter().map(|job| job.spec.priority).min())
+            .flatten(),
         jobs,
     }
 }
