@@ -2,12 +2,14 @@
 //!
 //! An event is a few random numbers that are read against the state of the moment (`properties/events.rs`), so most of
 //! them mean something and all of them shrink well; `properties/world.rs` applies them and holds what must be true of
-//! every single input; `properties/evictions.rs` what must be true of every decision.
+//! every single input; `properties/evictions.rs` what must be true of every decision, and `properties/potential.rs` from before it to after it.
 mod common;
 #[path = "properties/events.rs"]
 mod events;
 #[path = "properties/evictions.rs"]
 mod evictions;
+#[path = "properties/potential.rs"]
+mod potential;
 #[path = "properties/world.rs"]
 mod world;
 

@@ -93,6 +93,12 @@ fn storms_with_arrays_break_no_rule() {
     assert!(sum.tasks > sum.submitted / 3 && sum.done > sum.submitted / 3, "{sum:?}");
 }
 
+/// A pool was opened at the moment of a claim for which it had taken back its nodes.
+#[test]
+fn a_pool_that_is_opened_takes_no_claim_back() {
+    storms([30_211], 63);
+}
+
 #[test]
 fn a_storm_follows_from_its_seed() {
     assert_eq!(storm(3, 60), storm(3, 60));

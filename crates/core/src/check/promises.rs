@@ -98,7 +98,8 @@ fn may_take_back(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job)
             })
         })
     };
-    strange && (claim.made_at < cluster.now || claim.victims.iter().any(is_guest))
+    let settled = claim.made_at < cluster.now || claim.made_at <= cluster.fabric_since;
+    strange && (settled || claim.victims.iter().any(is_guest))
 }
 
 /// Rule 3: whoever is moved said that it yields or saves when asked, and is moved for nobody of a lower class, nor of the

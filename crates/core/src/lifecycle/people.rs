@@ -278,6 +278,7 @@ impl Change<'_> {
     }
 
     pub fn set_fabric(&mut self, (placements, uplinks, pools): Fabric, by: String) -> Result<(), Refusal> {
+        self.cluster.fabric_since = self.now;
         self.cluster.fabric.uplinks.extend(uplinks);
         for (name, lending) in pools {
             match lending {

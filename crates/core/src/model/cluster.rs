@@ -43,6 +43,9 @@ pub struct Cluster {
     /// Pools that are kept for their own jobs, by name, with how they are lent. Any other pool is open.
     #[serde(default)]
     pub pools: BTreeMap<String, Lending>,
+    /// When it was last said of nodes and pools what they are.
+    #[serde(default)]
+    pub fabric_since: Time,
     /// Jobs that are not in a terminal state.
     pub jobs: BTreeMap<JobId, Arc<Job>>,
     /// Records of arrays: none of them is looked at by a decision, only the tasks that were made into jobs.

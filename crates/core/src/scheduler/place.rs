@@ -82,10 +82,7 @@ fn levels(spec: &JobSpec, require: Level) -> Vec<Level> {
 fn node_capacities(draft: &mut Draft<'_>, spec: &JobSpec, pick: Pick) -> Vec<u32> {
     draft.counted(spec, pick, |site| match spec.topology.ranks_per_island {
         Some(slice) => sliced_capacity(&site.node.machine, site.room, spec, slice),
-        None => {
-            let most = site.workers(&spec.shape, Cell::whole(&site.node.machine));
-            spec.topology.ranks_per_node.map_or(most, |each| if most < each { 0 } else { each })
-        }
+        None => spec.topology.on_node(site.workers(&spec.shape, Cell::whole(&site.node.machine))),
     })
 }
 

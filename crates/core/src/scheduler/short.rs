@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
             };
             let now = room::Room::now(node);
             let site = Site { node, room: &now, parts: self.draft.parts(node.id) };
-            let workers = site.workers(&spec.shape, fit::Cell::whole(&node.machine));
+            let workers = spec.topology.on_node(site.workers(&spec.shape, fit::Cell::whole(&node.machine)));
             if against == Against::Lending {
                 kept.extend(node.pool.clone());
                 kept_gpus += u64::from(now.gpus.count_ones());
@@ -107,7 +107,7 @@ fn shortest_dimension(spec: &JobSpec, open: &[(&Arc<Node>, &room::Room)]) -> Str
     for (node, room) in open {
         let by = fit::capacity_by(&node.machine, room, &spec.shape, fit::Cell::whole(&node.machine));
         for (sum, one) in workers.iter_mut().zip(by) {
-            *sum = sum.saturating_add(one);
+            *sum = sum.saturating_add(spec.topology.on_node(one));
         }
         totals.iter_mut().zip(room.totals()).for_each(|(sum, one)| *sum = sum.saturating_add(one));
     }

@@ -437,8 +437,9 @@ pub fn never_text(cluster: &Cluster, spec: &JobSpec, miss: &Miss) -> String {
     let asked = bandwidth.into_iter().filter(|(_, bps)| *bps > 0);
     let more: String = asked.map(|(name, bps)| format!(", {} of {name} bandwidth", HumanBandwidth(bps))).collect();
     let gpus = spec.shape.part.map_or_else(|| format!("{} GPUs", shape.gpus), |part| part.to_string());
+    let spread = spec.topology.ranks_per_node.map_or(String::new(), |each| format!(", and just {each} are on each"));
     format!(
-        "the whole cluster, empty, holds {} of {workers} workers; each needs {gpus}, {} CPUs and {} memory{more} on one node",
+        "the whole cluster, empty, holds {} of {workers} workers; each needs {gpus}, {} CPUs and {} memory{more} on one node{spread}",
         miss.placeable,
         shape.cpus,
         HumanBytes(shape.memory_bytes)

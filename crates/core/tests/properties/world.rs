@@ -3,6 +3,7 @@
 use crate::common::Lab;
 use crate::events::{self, Event};
 use crate::evictions;
+use crate::potential;
 use ganger_core::check;
 use ganger_core::lifecycle::input::NodeSpec;
 use ganger_core::lifecycle::{Effects, Input, Refusal, next_deadline};
@@ -227,6 +228,7 @@ impl World {
         let before = self.lab.cluster.clone();
         let result = self.try_input(Input::Decided(Box::new(decision.clone())));
         assert!(result.is_ok(), "a fresh decision is refused: {result:?}\n{decision:#?}\n{before:#?}");
+        potential::assert_falls(&before, &decision, &self.lab.cluster);
         let unexplained = check::unexplained(&self.lab.cluster);
         assert!(unexplained.is_empty(), "{unexplained:?}");
         let again = decide(&self.lab.cluster, self.lab.now);

@@ -209,6 +209,11 @@ impl TopologyWish {
         self.ranks_per_island.or(self.ranks_per_node).unwrap_or(1).max(1)
     }
 
+    /// How many workers a node takes that has room for `most`.
+    pub fn on_node(&self, most: u32) -> u32 {
+        self.ranks_per_node.map_or(most, |each| if most < each { 0 } else { each })
+    }
+
     /// What speaks against so many workers on each node.
     pub fn spreads(&self, gang: &Gang) -> Result<(), String> {
         let (Some(each), workers) = (self.ranks_per_node, gang.workers) else { return Ok(()) };
