@@ -61,6 +61,12 @@ fn who_starts_on_its_claim_starts_now() {
     storms([20094, 30099, 30239], 120);
 }
 
+/// A claim of this decision was taken for free by what the cluster has, while other starts of it took the same memory.
+#[test]
+fn nobody_starts_on_memory_that_starts_beside_it_take() {
+    storms([30205], 120);
+}
+
 /// Who was told to leave by the same decision still had to be paid by its budget, and the next decision found a start more.
 #[test]
 fn who_was_told_to_leave_costs_its_budget_no_more() {

@@ -8,7 +8,7 @@ use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Job, Place, Priority, StopWhy};
 use crate::model::node::Device;
 use crate::model::split::{self, Slice};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> Session<'a> {
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
@@ -167,13 +167,23 @@ impl<'a> Session<'a> {
         let there = |place: &Place, claim: &Claim| self.devices_wait_for(claim.claimant, place);
         parts_are_free(self.cluster, claims)
             && claims.iter().all(|claim| claim.places.iter().all(|place| there(place, claim)))
-            && amounts_of(claims.iter().flat_map(|claim| claim.places.iter())).into_iter().all(
-                |((node, part), amount)| {
-                    let node = self.cluster.node(node);
-                    node.amount_used(part).saturating_add(amount) <= node.machine.amount_of(part)
-                },
-            )
+            && self.amounts_are_free(unit, claims)
             && self.awaits_nothing(unit, claims)
+    }
+
+    /// Memory and bandwidth, beside what the other starts of this decision take.
+    fn amounts_are_free(&self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
+        let needs = amounts_of(claims.iter().flat_map(|claim| claim.places.iter()));
+        let nodes: BTreeSet<NodeId> = needs.keys().map(|(node, _)| *node).collect();
+        let others = self.steps.iter().filter_map(|step| match step {
+            Step::Start { job, places, .. } if unit.iter().all(|one| one.id != *job) => Some(places),
+            _ => None,
+        });
+        let taken = amounts_of(others.flatten().filter(|place| nodes.contains(&place.node)));
+        needs.into_iter().all(|((node, part), amount)| {
+            let (here, started) = (self.cluster.node(node), taken.get(&(node, part)).copied().unwrap_or(0));
+            here.amount_used(part).saturating_add(started).saturating_add(amount) <= here.machine.amount_of(part)
+        })
     }
 
     /// Memory and bandwidth that its victims still hold may be there early, freed by others; but not out of what is kept for somebody
