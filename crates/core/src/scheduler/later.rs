@@ -118,7 +118,12 @@ impl<'a> Session<'a> {
         self.is_about_parts(unit)
             || self.draft.has_parts()
             || self.reserved.iter().any(in_parts)
-            || (self.timeline().guests && self.ends.iter().any(|held| held.end_for(unit) < held.end))
+            || self.hosts_guests(unit)
+    }
+
+    /// Whether somebody makes way for the unit sooner than for others.
+    pub fn hosts_guests(&mut self, unit: &Unit<'a>) -> bool {
+        self.timeline().guests && self.ends.iter().any(|held| held.end_for(unit) < held.end)
     }
 
     /// Where the unit would be at `at` on the draft that all share who have no future of their own.

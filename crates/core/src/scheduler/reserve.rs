@@ -177,9 +177,8 @@ impl<'a> Session<'a> {
         // A gate may have been closed for it when these were asked, and be open by now: they are not made to wait for it then.
         let avoids = self.is_promoted(unit) && self.timeline().endless;
         let own = (avoids || self.has_own_future(unit)).then(|| self.ends_for(unit));
-        let own_guests = self.timeline.guests && self.ends.iter().any(|held| held.end_for(unit) < held.end);
         let from = match own {
-            Some(_) if own_guests => Time(0),
+            Some(_) if self.hosts_guests(unit) => Time(0),
             Some(_) => from,
             None => from.max(self.not_before(unit)),
         };
