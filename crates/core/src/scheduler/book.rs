@@ -36,13 +36,12 @@ impl<'a> Session<'a> {
     /// Notes all anew.
     pub fn renew(&mut self) {
         self.edition += 1;
-        self.forget_later();
         self.draft.restart();
         self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
         self.leaving_use.clear();
         self.committed.clear();
         self.holders = None;
-        self.ends.clear();
+        let before = std::mem::take(&mut self.ends);
         self.freed.clear();
         self.awaited.clear();
         self.promised.clear();
@@ -50,6 +49,7 @@ impl<'a> Session<'a> {
         self.claiming.clear();
         self.started.clear();
         self.note_all();
+        self.follow_ends(&before);
     }
 
     pub fn note_all(&mut self) {
@@ -182,9 +182,14 @@ impl<'a> Session<'a> {
         let (end, assumed) = self.end_on(job, (self.now, from), places.iter().map(|place| place.node));
         if self.claim_of(id).is_some() {
             self.promised.remove(&id);
-            self.forget_later();
-            for held in self.ends.iter_mut().filter(|held| held.job == id) {
-                (held.end, held.assumed, held.fresh) = (end, assumed, true);
+            for index in 0..self.ends.len() {
+                let held = &mut self.ends[index];
+                if held.job != id {
+                    continue;
+                }
+                let before = std::mem::replace(&mut held.end, end);
+                (held.assumed, held.fresh) = (assumed, true);
+                self.follow_end(index, before);
             }
             return;
         }

@@ -63,19 +63,9 @@ impl<'a> Draft<'a> {
 
     /// Back to what is free now. What was counted stays counted where that is what it was.
     pub fn restart(&mut self) {
-        let fresh = rooms(self.cluster, |node, empty| empty.less_what_is_used(node));
-        for (index, (old, new)) in self.rooms.iter_mut().zip(fresh).enumerate().filter(|(_, (old, new))| **old != *new)
-        {
-            *old = new;
-            self.counts.changed(NodeId(index as u32));
-        }
-        let old = std::mem::replace(&mut self.parts, Parts::now(self.cluster));
-        for node in old.nodes().chain(self.parts.nodes()) {
-            self.counts.changed(node);
-        }
-        self.undo.clear();
+        self.work += self.undo.len() as u64;
+        self.undo_to(Mark(0));
         self.uplinks = Uplinks::now(self.cluster);
-        self.work += self.rooms.len() as u64;
     }
 
     pub fn room(&self, node: NodeId) -> &Room {

@@ -1,6 +1,6 @@
 //! What is held, and when it comes free.
 use super::Unit;
-use crate::model::ids::JobId;
+use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Attempt, Place};
 use crate::model::time::Time;
 use std::collections::BTreeSet;
@@ -32,6 +32,18 @@ impl Held<'_> {
         !self.told && promised.contains(&self.job)
     }
 
+    /// Where its places are, some more than once.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.places.iter().map(|place| place.node)
+    }
+
+    /// Whether the same devices come free at the same moment, with the same standing.
+    pub fn is_as(&self, other: &Held<'_>) -> bool {
+        let one = (self.job, self.end, self.assumed, self.told, self.fresh, &self.guest);
+        one == (other.job, other.end, other.assumed, other.told, other.fresh, &other.guest)
+            && self.places.are(&other.places)
+    }
+
     /// When the devices come free for the unit: a guest makes way for those whose guest it is.
     pub fn end_for(&self, unit: &Unit<'_>) -> Time {
         match &self.guest {
@@ -50,6 +62,16 @@ pub enum Hold<'a> {
 }
 
 impl Hold<'_> {
+    fn are(&self, other: &Hold<'_>) -> bool {
+        match (self, other) {
+            (Hold::Leaving(one), Hold::Leaving(other)) | (Hold::Staying(one), Hold::Staying(other)) => {
+                std::ptr::eq(*one, *other)
+            }
+            (Hold::Chosen(one), Hold::Chosen(other)) => one == other,
+            _ => false,
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Place> {
         let (leaving, staying, chosen) = match self {
             Hold::Leaving(attempt) => (Some(attempt.leaving()), None, [].iter()),

@@ -7,12 +7,14 @@ use super::counts::{Stamp, differing};
 use super::draft::Draft;
 use super::reserve::Reserved;
 use super::room::Room;
+use super::outlook::Outlook;
 use super::{Held, Session, Unit};
 use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
 use crate::model::job::Place;
 use crate::model::part::Part;
 use crate::model::time::Time;
+use std::collections::BTreeSet;
 
 /// So many moments are kept: near ones, at which all are gone who were told to go, and farther ones for starts of all sizes.
 const MOMENTS: usize = 6;
@@ -29,20 +31,21 @@ pub struct Later<'a> {
     draft: Draft<'a>,
     /// Up to here the entries of `ends`, and the reserved starts, are in it.
     seen: (usize, usize),
-    /// By node, the entries of `ends` that have or had places there.
-    on: Vec<Vec<usize>>,
-    /// By node, the reserved starts there.
-    reserved_on: Vec<Vec<usize>>,
     /// What the nodes of the draft of now were like when they were looked at.
     of: Vec<Stamp>,
 }
 
-/// The entries of `ends` by their end.
+/// The entries of `ends` by their end and by node, and the reserved starts by node.
 #[derive(Default)]
 pub struct Timeline {
     order: Vec<(Time, usize)>,
     /// By entry of `ends`, its GPUs; of who gives up a part maybe more.
     gpus: Vec<i64>,
+    /// By node, the entries of `ends` that have or had places there.
+    on: Vec<Vec<usize>>,
+    /// By node, the reserved starts there, and how many are in it.
+    reserved_on: Vec<Vec<usize>>,
+    reserved: usize,
     /// Somebody is a guest, so it may be gone sooner for some than for others.
     pub guests: bool,
     /// Somebody starts now and nobody knows when it ends.
@@ -50,19 +53,62 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Takes in the entries that came since.
-    fn follow(&mut self, ends: &[Held<'_>]) {
-        for (index, held) in ends.iter().enumerate().skip(self.order.len()) {
-            let entry = (held.end, index);
-            self.order.insert(self.order.partition_point(|one| *one < entry), entry);
+    /// Takes in what came since.
+    fn follow(&mut self, ends: &[Held<'_>], reserved: &[Reserved], nodes: usize) {
+        self.on.resize(nodes, Vec::new());
+        self.reserved_on.resize(nodes, Vec::new());
+        let known = self.order.len();
+        for (index, held) in ends.iter().enumerate().skip(known) {
+            self.order.push((held.end, index));
             self.gpus.push(held.places.iter().map(|place| i64::from(place.gpus.count_ones())).sum());
             self.guests |= held.guest.is_some();
             self.endless |= held.begins_without_end();
+            note(&mut self.on, index, held.places.iter());
         }
+        if known < self.order.len() {
+            self.order.sort();
+        }
+        for (index, one) in reserved.iter().enumerate().skip(self.reserved) {
+            note(&mut self.reserved_on, index, one.reservation.places.iter());
+        }
+        self.reserved = reserved.len();
     }
 
-    pub fn times(&self) -> impl Iterator<Item = Time> {
-        self.order.iter().map(|(end, _)| *end)
+    /// All is to be taken in anew.
+    fn restart(&mut self) {
+        self.order.clear();
+        self.gpus.clear();
+        self.on.iter_mut().chain(&mut self.reserved_on).for_each(Vec::clear);
+        (self.reserved, self.guests, self.endless) = (0, false, false);
+    }
+
+    /// The entry ended at another moment.
+    fn moved(&mut self, index: usize, before: Time, held: &Held<'_>) {
+        let Ok(at) = self.order.binary_search(&(before, index)) else { return };
+        self.order.remove(at);
+        let entry = (held.end, index);
+        self.order.insert(self.order.partition_point(|one| *one < entry), entry);
+        self.endless |= held.begins_without_end();
+    }
+
+    /// From this moment on.
+    pub fn times(&self, from: Time) -> impl Iterator<Item = Time> {
+        let first = self.order.partition_point(|(end, _)| *end < from);
+        self.order[first..].iter().map(|(end, _)| *end)
+    }
+
+    /// The entries of `ends` that have or had places on the node.
+    pub fn on(&self, node: NodeId) -> &[usize] {
+        &self.on[node.index()]
+    }
+
+    pub fn reserved_on(&self, node: NodeId) -> &[usize] {
+        &self.reserved_on[node.index()]
+    }
+
+    /// Nodes with a reserved start, by index.
+    pub fn reserved_nodes(&self) -> impl Iterator<Item = usize> {
+        self.reserved_on.iter().enumerate().filter(|(_, here)| !here.is_empty()).map(|(node, _)| node)
     }
 
     /// What ends after the one moment and not after the other.
@@ -80,20 +126,50 @@ impl<'a> Session<'a> {
     }
 
     pub fn timeline(&mut self) -> &Timeline {
-        self.timeline.follow(&self.ends);
+        self.timeline.follow(&self.ends, &self.reserved, self.cluster.nodes.len());
         &self.timeline
     }
 
-    /// An end in it was moved, or all is noted anew.
-    pub fn forget_later(&mut self) {
-        self.later.clear();
-        self.timeline = Timeline::default();
+    /// An entry of `ends` ends at another moment than before, and is no promise any more.
+    pub fn follow_end(&mut self, index: usize, before: Time) {
+        self.timeline.moved(index, before, &self.ends[index]);
+        let nodes = self.ends[index].nodes().collect();
+        self.look_again(&nodes);
+    }
+
+    /// All was noted anew: what of it is not as before concerns its nodes, then and now.
+    pub fn follow_ends(&mut self, before: &[Held<'a>]) {
+        let now = &self.ends;
+        let mut nodes: BTreeSet<NodeId> = BTreeSet::new();
+        for index in 0..before.len().max(now.len()) {
+            let (old, new) = (before.get(index), now.get(index));
+            if !old.zip(new).is_some_and(|(old, new)| old.is_as(new)) {
+                nodes.extend(old.into_iter().chain(new).flat_map(Held::nodes));
+            }
+        }
+        let oldest = self.later.iter().map(|later| later.seen.0).chain(self.outlooks.iter().map(Outlook::ends_seen)).min();
+        nodes.extend(before[oldest.unwrap_or(before.len()).min(before.len())..].iter().flat_map(Held::nodes));
+        self.timeline.restart();
+        self.look_again(&nodes);
+        self.later.iter_mut().for_each(|later| later.seen.0 = self.ends.len());
+        self.outlooks.iter_mut().for_each(|outlook| outlook.has_seen_ends(self.ends.len()));
+    }
+
+    fn look_again(&mut self, nodes: &BTreeSet<NodeId>) {
+        for node in nodes {
+            self.later.iter_mut().for_each(|later| later.of[node.index()] = Stamp::MAX);
+            self.outlooks.iter_mut().for_each(|outlook| outlook.look_again(node.index()));
+        }
     }
 
     /// There is no reserved start any more.
     pub fn forget_reserved(&mut self) {
+        self.timeline();
         self.reserved.clear();
-        self.later.iter_mut().for_each(Later::forget_reserved);
+        self.later.iter_mut().for_each(|later| later.forget_reserved(&self.timeline));
+        self.outlooks.iter_mut().for_each(|outlook| outlook.forget_reserved(&self.timeline));
+        self.timeline.reserved_on.iter_mut().for_each(Vec::clear);
+        self.timeline.reserved = 0;
     }
 
     /// Before this moment there are not GPUs enough for the unit, wherever they are. What is reserved is not free while it is
@@ -152,6 +228,7 @@ impl<'a> Session<'a> {
 
     fn brought_to(&mut self, by: Time) -> Later<'a> {
         let mut later = self.near(by);
+        self.timeline();
         let mut stale: Vec<usize> = differing(self.draft.stamps(), &later.of).map(|(index, _)| index).collect();
         let ended = self.timeline.between(later.by, by).iter().map(|(_, index)| *index);
         let news = ended.chain(later.seen.0..self.ends.len());
@@ -161,7 +238,7 @@ impl<'a> Session<'a> {
         stale.extend(news.flat_map(|(_, one)| &one.reservation.places).map(|place| place.node.index()));
         stale.sort_unstable();
         stale.dedup();
-        later.index(&self.ends, &self.reserved);
+        later.seen = (self.ends.len(), self.reserved.len());
         later.by = by;
         later.of.copy_from_slice(self.draft.stamps());
         for index in stale {
@@ -177,14 +254,14 @@ impl<'a> Session<'a> {
     /// Of a claim only what its victims have freed by then: the rest was never free on this draft.
     fn room_by(&self, node: NodeId, later: &Later<'a>) -> Room {
         let mut room = *self.draft.room(node);
-        let held = || later.on[node.index()].iter().map(|index| &self.ends[*index]);
+        let held = || self.timeline.on(node).iter().map(|index| &self.ends[*index]);
         for held in held().filter(|held| held.end <= later.by) {
             for place in held.places.iter().filter(|place| place.node == node) {
                 room.give(place);
                 self.draft.withhold(node, &mut room);
             }
         }
-        let reserved = later.reserved_on[node.index()].iter().map(|index| &self.reserved[*index]);
+        let reserved = self.timeline.reserved_on(node).iter().map(|index| &self.reserved[*index]);
         let places = reserved.filter(|one| one.end > later.by).flat_map(|one| &one.reservation.places);
         places.filter(|place| place.node == node).for_each(|place| room.take(place));
         for claimed in held().filter(|held| held.end > later.by && held.is_promise(&self.promised)) {
@@ -196,46 +273,28 @@ impl<'a> Session<'a> {
         room
     }
 
-    /// The entries of `ends`, and the reserved starts, that have or had places on one of the nodes, as far as that is known:
-    /// else all.
-    pub fn on_nodes(&self, nodes: impl Iterator<Item = NodeId> + Clone) -> (Vec<usize>, Vec<usize>) {
-        let all = (self.ends.len(), self.reserved.len());
-        let Some(later) = self.later.iter().find(|later| later.seen == all) else {
-            return ((0..all.0).collect(), (0..all.1).collect());
-        };
+    /// The entries of `ends`, and the reserved starts, that have or had places on one of the nodes.
+    pub fn on_nodes(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) -> (Vec<usize>, Vec<usize>) {
+        let timeline = self.timeline();
         let on = |by_node: &[Vec<usize>]| {
             let mut found: Vec<usize> = nodes.clone().flat_map(|node| by_node[node.index()].iter().copied()).collect();
             found.sort_unstable();
             found.dedup();
             found
         };
-        (on(&later.on), on(&later.reserved_on))
+        (on(&timeline.on), on(&timeline.reserved_on))
     }
 }
 
 impl<'a> Later<'a> {
     fn fresh(cluster: &'a Cluster, by: Time) -> Later<'a> {
         let nodes = cluster.nodes.len();
-        let (on, of) = (vec![Vec::new(); nodes], vec![Stamp::MAX; nodes]);
-        Later { by, draft: Draft::now(cluster), seen: (0, 0), reserved_on: on.clone(), on, of }
+        Later { by, draft: Draft::now(cluster), seen: (0, 0), of: vec![Stamp::MAX; nodes] }
     }
 
-    fn index(&mut self, ends: &[Held<'_>], reserved: &[Reserved]) {
-        for (index, held) in ends.iter().enumerate().skip(self.seen.0) {
-            note(&mut self.on, index, held.places.iter());
-        }
-        for (index, one) in reserved.iter().enumerate().skip(self.seen.1) {
-            note(&mut self.reserved_on, index, one.reservation.places.iter());
-        }
-        self.seen = (ends.len(), reserved.len());
-    }
-
-    fn forget_reserved(&mut self) {
+    fn forget_reserved(&mut self, timeline: &Timeline) {
         self.seen.1 = 0;
-        for (here, of) in self.reserved_on.iter_mut().zip(&mut self.of).filter(|(here, _)| !here.is_empty()) {
-            here.clear();
-            *of = Stamp::MAX;
-        }
+        timeline.reserved_nodes().for_each(|node| self.of[node] = Stamp::MAX);
     }
 }
 

@@ -24,6 +24,7 @@ mod held;
 mod later;
 mod offers;
 mod order;
+mod outlook;
 mod place;
 mod pools;
 mod preempt;
@@ -60,6 +61,7 @@ use filter::Pick;
 pub(crate) use held::{Held, Hold};
 use later::{Later, Timeline};
 use offers::Offers;
+use outlook::Outlook;
 use place::{Miss, place_gang};
 use reserve::Reserved;
 use share::Ask;
@@ -141,6 +143,7 @@ pub(crate) struct Session<'a> {
     /// What is free at coming moments.
     later: Vec<Later<'a>>,
     timeline: Timeline,
+    outlooks: Vec<Outlook>,
     /// Rises with every step that is added or taken back.
     edition: u64,
     /// By how much such gangs miss, in the edition of then.
@@ -205,6 +208,7 @@ impl<'a> Session<'a> {
             offers: Vec::new(),
             later: Vec::new(),
             timeline: Timeline::default(),
+            outlooks: Vec::new(),
             edition: 0,
             shortfalls: BTreeMap::new(),
             failed: BTreeMap::new(),

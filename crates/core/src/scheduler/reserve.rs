@@ -180,11 +180,11 @@ impl<'a> Session<'a> {
         let from = match own {
             Some(_) if self.hosts_guests(unit) => Time(0),
             Some(_) => from,
-            None => from.max(self.not_before(unit)),
+            None => from.max(self.not_before(unit)).max(self.first_room(unit)),
         };
         let times = match &own {
             Some(ends) => self.times(unit, ends.iter().map(|(end, _)| *end)),
-            None => self.times(unit, self.timeline.times()),
+            None => self.times(unit, self.timeline.times(from)),
         };
         let mut rest = &times[times.partition_point(|time| *time < from)..];
         let closings = if self.closings { calendar::closings(self.cluster, unit, self.now) } else { Vec::new() };

@@ -110,10 +110,6 @@ impl Parts {
         moved.all & !parts.whole & !parts.mask()
     }
 
-    /// Nodes with GPUs that are split.
-    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
-        self.nodes.keys().copied()
-    }
 
     /// Whether somebody holds a part.
     pub fn are_held(&self) -> bool {
