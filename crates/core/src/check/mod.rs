@@ -11,6 +11,7 @@ mod jobs;
 mod nodes;
 mod promises;
 mod slices;
+mod whole;
 
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId};
@@ -78,6 +79,13 @@ fn touched(cluster: &Cluster, nodes: &[NodeId], jobs: &BTreeSet<JobId>, at: Time
     nodes.sort_unstable();
     nodes.dedup();
     look(cluster, &nodes, jobs, at, found)
+}
+
+/// Rule 11, of what a decision made of the state before it.
+pub fn kept(before: &Cluster, after: &Cluster) -> Vec<Violation> {
+    let mut found = Found(Vec::new());
+    whole::kept(before, after, &mut found);
+    found.0
 }
 
 /// Rule 9 right after a decision was applied to the state that it was made for: every pending job has its reason.

@@ -1,6 +1,6 @@
 //! Rules 3, 5, 9 and 10 for promises: claims are backed by devices and by the right to evict, and no start moves a
 //! reserved one.
-use super::Found;
+use super::{Found, whole};
 use crate::model::amounts::{Limit, Resources};
 use crate::model::attained;
 use crate::model::cluster::Cluster;
@@ -70,7 +70,8 @@ fn rightful(cluster: &Cluster, claim: &Claim, found: &mut Found) {
             false => {
                 let owed = by_class || may_reclaim(cluster, claim, claimant, victim);
                 let rotated = victim.spec.preemptible && rotated(cluster, claim, claimant, victim);
-                (owed && !shielded) || rotated || may_take_back(cluster, claim, claimant, victim)
+                let asked_back = whole::may_ask_back(cluster, claim, claimant, victim);
+                (owed && !shielded) || rotated || asked_back || may_take_back(cluster, claim, claimant, victim)
             }
         };
         let sheltered = claim.made_at == cluster.now && cluster.shelters(&claimant.spec, &victim.spec);
@@ -138,7 +139,7 @@ fn may_reclaim(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job) -
     let above: Vec<&str> = ancestry(&victim.spec.queue).collect();
     let own = ancestry(&claimant.spec.queue).take_while(|path| !above.contains(path));
     let named: Vec<&Queue> =
-        own.filter_map(|path| cluster.queues.get(path)).filter(|queue| queue.guarantee != Limit::default()).collect();
+        own.filter_map(|path| cluster.queues.get(path)).filter(|queue| queue.guaranteed() != Limit::default()).collect();
     let within = |queue: &&Queue| within_guarantee(cluster, queue, claim, claimant.spec.total());
     !named.is_empty() && (claim.made_at < cluster.now || named.iter().all(within))
 }
@@ -156,7 +157,7 @@ fn within_guarantee(cluster: &Cluster, queue: &Queue, claim: &Claim, ask: Resour
         places.fold(sum, |sum, place| sum.plus(place.resources()))
     });
     let (held, asked) = (held.amounts(), ask.amounts());
-    let bounds = queue.guarantee.bounds();
+    let bounds = queue.guaranteed().bounds();
     // The GPUs that were found may have more memory than was asked for.
     (0..6).filter(|r| asked[*r] > 0 && *r != VRAM).all(|r| bounds[r].is_none_or(|bound| held[r] <= bound))
 }
@@ -225,6 +226,9 @@ fn adds_up(blocker: &Blocker) -> bool {
             spent_gpu_ms.saturating_add(*committed_gpu_ms).saturating_add(*asks_gpu_ms) > *budget_gpu_ms
         }
         Blocker::Health { workers, placeable, out } => placeable < workers && *out > 0,
+        Blocker::Promised { nodes, gpus, taken, open, .. } => {
+            *gpus > 0 && *nodes > 0 && taken.saturating_add(*open) <= *nodes
+        }
         Blocker::Lending { workers, placeable, pools, .. } => placeable < workers && !pools.is_empty(),
         Blocker::Resources { workers, placeable, .. } => placeable < workers,
         Blocker::Topology { workers, best, placeable, .. } => best < workers && placeable >= workers,

@@ -32,7 +32,8 @@ pub fn apply(change: Change<'_>, decision: Decision) -> Result<Effects, Refusal>
     let jobs: BTreeSet<JobId> = change.effects.dirty.jobs.union(&change.effects.dirty.claims).copied().collect();
     change.note_results(decision);
     let effects = change.finish();
-    if let Some(violation) = check::decided(&trial, &touched, &jobs, at).first() {
+    let broken = check::decided(&trial, &touched, &jobs, at).into_iter().chain(check::kept(target, &trial)).next();
+    if let Some(violation) = broken {
         return Err(Refusal::StaleDecision { why: violation.to_string() });
     }
     *target = trial;

@@ -8,6 +8,7 @@ use crate::model::job::{Dependency, DependencyKind, Job, JobSpec, JobState, Owne
 use crate::model::payable;
 use crate::model::pool::Lending;
 use crate::model::queue::{Queue, ancestry};
+use crate::model::whole::{self, WholeNodes};
 use crate::scheduler::fragment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -244,6 +245,9 @@ impl Change<'_> {
                 return bad(format!("its parent {parent} does not exist; name it in the same file"));
             }
         }
+        if let Some((queue, why)) = self.misplaced_promise(&queues) {
+            return Err(Refusal::BadQueue { queue, why });
+        }
         let mut held = self.gpus_by_user(&queues);
         for spec in queues {
             self.effects.dirty.queues.insert(spec.path.clone());
@@ -252,6 +256,7 @@ impl Change<'_> {
             queue.guarantee = spec.guarantee.unwrap_or(queue.guarantee);
             queue.limit = spec.limit.unwrap_or(queue.limit);
             queue.policy = spec.policy.unwrap_or(queue.policy);
+            queue.whole_nodes = spec.whole_nodes.or(queue.whole_nodes.take()).filter(|whole| whole.nodes > 0);
             if let Some(budget) = spec.budget {
                 let held = held.remove(&spec.path).unwrap_or_default();
                 queue.set_budget(budget, &held, self.now, self.cluster.policy.usage_half_life);
@@ -261,6 +266,15 @@ impl Change<'_> {
         self.mark_changed();
         self.tick_budgets();
         Ok(())
+    }
+
+    fn misplaced_promise(&self, queues: &[QueueSpec]) -> Option<(String, String)> {
+        let known = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.whole_nodes.as_ref()));
+        let said = queues.iter().filter(|spec| spec.whole_nodes.is_some());
+        let said = said.map(|spec| (spec.path.as_str(), spec.whole_nodes.as_ref()));
+        let all: BTreeMap<&str, Option<&WholeNodes>> = known.chain(said).collect();
+        let all = all.into_iter().filter_map(|(path, whole)| Some((path, whole.filter(|whole| whole.nodes > 0)?)));
+        whole::misplaced(&all.collect()).map(|(path, why)| (path.to_string(), why))
     }
 
     /// GPUs that each user holds in the queues that get a budget.

@@ -82,6 +82,8 @@ pub enum Reason {
     BeginTime,
     Window,
     Lending,
+    /// Room is there, on whole nodes that are promised to another queue.
+    Promised,
     Held,
     Backoff,
     Yielding,
@@ -102,7 +104,7 @@ impl Reason {
             Reason::Budget => "AssocGrpGRESMinutes",
             Reason::Dependency => "Dependency",
             Reason::BeginTime | Reason::Backoff => "BeginTime",
-            Reason::Window | Reason::Lending => "Reservation",
+            Reason::Window | Reason::Lending | Reason::Promised => "Reservation",
             Reason::Held => "JobHeldUser",
             Reason::ArrayLimit => "JobArrayTaskLimit",
         }
@@ -184,6 +186,15 @@ pub enum Blocker {
         /// When one of them is lent next for long enough.
         opens: Time,
     },
+    /// There is room, but on nodes that are promised to a queue.
+    Promised {
+        queue: String,
+        nodes: u32,
+        gpus: u32,
+        /// Of the promised nodes so many it has, and so many are open to it.
+        taken: u32,
+        open: u32,
+    },
     /// No node passes the filters of model, memory, labels, pool.
     NodeFilter {
         workers: u32,
@@ -233,6 +244,7 @@ impl Blocker {
             Blocker::Unsatisfiable { .. } => Reason::Unsatisfiable,
             Blocker::Health { .. } => Reason::Health,
             Blocker::Lending { .. } => Reason::Lending,
+            Blocker::Promised { .. } => Reason::Promised,
             Blocker::NodeFilter { .. } => Reason::NodeFilter,
             Blocker::Resources { .. } => Reason::Resources,
             Blocker::Topology { .. } => Reason::Topology,
@@ -304,6 +316,13 @@ impl fmt::Display for Blocker {
                     Time::NEVER => "no lending time is known".to_string(),
                     at => format!("the next lending time opens at {}", rfc3339(at)),
                 }
+            ),
+            Blocker::Promised { queue, nodes, gpus, taken, open } => write!(
+                f,
+                "there is room, but {} with {} each are promised to queue {queue} ({taken} in use by it, {open} open to it); \
+                 others start there only if they are P3, preemptible, save and are in no group",
+                count((*nodes).into(), "node"),
+                count((*gpus).into(), "GPU"),
             ),
             Blocker::NodeFilter { rejected, .. } => {
                 let nodes = count((*rejected).into(), "node");

@@ -25,6 +25,7 @@ pub mod queue;
 pub mod report;
 pub mod split;
 pub mod time;
+pub mod whole;
 pub mod window;
 pub mod wire;
 pub mod zone;

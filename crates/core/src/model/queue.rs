@@ -3,6 +3,7 @@ use super::amounts::{Limit, Resources};
 use super::budget::{Account, Budget, Spending};
 use super::past::Past;
 use super::time::{Span, Time};
+use super::whole::WholeNodes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -12,6 +13,9 @@ pub struct Queue {
     pub weight: u32,
     pub guarantee: Limit,
     pub limit: Limit,
+    /// What of it comes as whole nodes; see [`super::whole`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_nodes: Option<WholeNodes>,
     #[serde(default)]
     pub policy: QueuePolicy,
     /// Held by live attempts of jobs in this queue and below it.
@@ -39,6 +43,9 @@ pub struct QueueSpec {
     pub policy: Option<QueuePolicy>,
     #[serde(default)]
     pub budget: Option<Budget>,
+    /// Of no nodes: nothing is promised any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_nodes: Option<WholeNodes>,
 }
 
 /// In which order a queue serves its own jobs of one class.
@@ -70,6 +77,7 @@ impl Queue {
             weight: 1,
             guarantee: Limit::default(),
             limit: Limit::default(),
+            whole_nodes: None,
             policy: QueuePolicy::default(),
             used: Resources::ZERO,
             past: Past::default(),

@@ -101,9 +101,11 @@ impl<'a> Session<'a> {
 
     /// Gives up the claim instead of a start that would be undone by the next decision; then all are asked again.
     fn yields_claim(&mut self, unit: &Unit<'a>, places: &[&[Place]]) -> bool {
-        let by_class = self.outranked_by(unit, waits_for_devices);
+        let owed = self.has_owed_nodes(unit);
+        let by_class = if owed { None } else { self.outranked_by(unit, waits_for_devices) };
         let by_class = by_class.or_else(|| self.taken_back_by(unit, places, waits_for_devices));
-        let Some((ahead, class)) = by_class.or_else(|| self.reclaimed_by(unit, waits_for_devices)) else {
+        let reclaimed = |session: &mut Self| session.reclaimed_by(unit, waits_for_devices).filter(|_| !owed);
+        let Some((ahead, class)) = by_class.or_else(|| reclaimed(self)) else {
             return false;
         };
         self.give_up(unit, &format!("job {ahead} goes first and could stop it at once"));
@@ -233,5 +235,6 @@ pub fn waits_for_devices(blocker: &Blocker) -> bool {
             | Blocker::Priority { .. }
             | Blocker::Health { .. }
             | Blocker::Lending { .. }
+            | Blocker::Promised { .. }
     )
 }

@@ -156,6 +156,7 @@ impl<'a> Session<'a> {
     fn fits_at(&mut self, unit: &Unit<'a>, job: &'a Job, workers: u32) -> Option<Vec<Place>> {
         let mark = self.draft.mark();
         self.hold_back_reservations(unit);
+        self.fence_off(unit, self.now);
         let found = place_gang(&mut self.draft, &self.tree, &job.spec, workers, Pick::Accepting(self.now));
         self.draft.undo_to(mark);
         let places = found.ok()?;

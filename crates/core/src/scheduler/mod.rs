@@ -40,6 +40,7 @@ mod tree;
 mod turns;
 pub mod uplinks;
 mod victims;
+mod whole;
 mod why;
 mod why_arrays;
 
@@ -66,6 +67,7 @@ use place::{Miss, place_gang};
 use reserve::Reserved;
 use share::Ask;
 use short::Shortfall;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use together::place_together;
@@ -137,6 +139,10 @@ pub(crate) struct Session<'a> {
     pub closings: bool,
     /// Some queue goes by attained service.
     pub by_service: bool,
+    /// Whole nodes are promised to some queue.
+    promises_nodes: bool,
+    /// The nodes that are kept for these, in the edition of then.
+    kept_nodes: RefCell<Option<(u64, Rc<whole::AllKept<'a>>)>>,
     /// Everyone who could leave; made when it is first asked for.
     pool: Option<Rc<Pool<'a>>>,
     offers: Vec<Offers>,
@@ -204,6 +210,8 @@ impl<'a> Session<'a> {
             unwelcome: BTreeSet::new(),
             closings: calendar::may_change(cluster, now),
             by_service: attained::is_used(cluster),
+            promises_nodes: cluster.promises_nodes(),
+            kept_nodes: RefCell::default(),
             pool: None,
             offers: Vec::new(),
             later: Vec::new(),
@@ -367,7 +375,7 @@ impl<'a> Session<'a> {
         self.fail(unit, blocker, Time(0));
     }
 
-    /// Places every job of the unit, or none.
+    /// Places every job of the unit, or none; beside what is promised to other queues. The draft may be left as it was.
     pub fn place_unit(&mut self, unit: &Unit<'a>) -> Result<Vec<Vec<Place>>, Miss> {
         self.place_unit_at(unit, self.now)
     }
@@ -376,7 +384,12 @@ impl<'a> Session<'a> {
     pub fn place_unit_at(&mut self, unit: &Unit<'a>, at: Time) -> Result<Vec<Vec<Place>>, Miss> {
         let now = self.now;
         let pick = if at > now && self.closings { Pick::Opening { now, at } } else { Pick::Accepting(now) };
-        place_together(&mut self.draft, &self.tree, unit, pick)
+        let fenced = self.fence_off(unit, at);
+        let found = place_together(&mut self.draft, &self.tree, unit, pick);
+        if let Some(mark) = fenced {
+            self.draft.undo_to(mark);
+        }
+        found
     }
 
     fn start(&mut self, unit: &Unit<'a>, places: Vec<Vec<Place>>) {
@@ -424,7 +437,7 @@ impl<'a> Session<'a> {
 
     /// What starts may put its queue beyond its guarantee: then somebody who waits may stop others of it.
     fn gives_rights(&self) -> bool {
-        !self.blocked.is_empty() && self.cluster.queues.values().any(|queue| queue.guarantee != Limit::default())
+        !self.blocked.is_empty() && self.cluster.queues.values().any(|queue| queue.guaranteed() != Limit::default())
     }
 
     /// Turns a miss into the reason: not on these nodes, not in one domain, promised to others, or not now.
@@ -433,6 +446,9 @@ impl<'a> Session<'a> {
             let ahead = self.in_the_way(unit).map_or(self.reserved[0].reservation.job, |one| one.reservation.job);
             let class = self.cluster.job(ahead).map_or(Priority::P0, |job| job.spec.priority);
             return Blocker::Priority { ahead, class };
+        }
+        if let Some(promised) = self.promised_away(unit) {
+            return promised;
         }
         let spec = &unit[miss.member].spec;
         let workers = spec.gang.workers;

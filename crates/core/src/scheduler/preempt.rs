@@ -54,7 +54,8 @@ pub fn may_evict(session: &Session<'_>, claimant: &Job, job: &Job) -> bool {
 /// Whether the unit may stop the job, by the right of each of its jobs; or, where somebody of its gang is a guest in the
 /// kept pool whose own they are.
 pub fn may_free(session: &Session<'_>, unit: &Unit<'_>, job: &Job, guests: bool) -> bool {
-    unit.iter().all(|one| may_evict(session, one, job) || (guests && session.cluster.may_host(&one.spec, &job.spec)))
+    let by_right = |one: &&Job| guests && session.cluster.may_host(&one.spec, &job.spec);
+    unit.iter().all(|one| may_evict(session, one, job) || by_right(one)) || session.asks_back(unit, job)
 }
 
 fn outclasses(session: &Session<'_>, claimant: &JobSpec, job: &Job) -> bool {
@@ -71,7 +72,7 @@ impl<'a> Session<'a> {
     pub fn preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
         let claimant = self.claimant(unit);
         let powerless = self.is_powerless(unit, claimant.as_ref());
-        if powerless || self.outranked_by(unit, waits_or_is_limited).is_some() || self.frees_by_itself(unit) {
+        if powerless || self.stops_in_vain(unit) || self.frees_by_itself(unit) {
             return None;
         }
         let pool = self.pool();
@@ -83,11 +84,16 @@ impl<'a> Session<'a> {
         Some(self.commit(unit, &pool, plan?))
     }
 
+    /// Whether somebody ahead could stop the unit at once. What is promised to its queue nobody else takes.
+    fn stops_in_vain(&self, unit: &Unit<'a>) -> bool {
+        !self.is_owed_nodes(unit) && self.outranked_by(unit, waits_or_is_limited).is_some()
+    }
+
     /// Whether the unit may stop nobody at all, whoever that is.
     pub fn is_powerless(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>) -> bool {
         let policy = &self.cluster.policy;
         let alone = |job: &&'a Job| job.spec.priority > policy.preempt_from && !attained::is_las(self.cluster, job);
-        claimant.is_none() && self.cluster.pools.is_empty() && unit.iter().any(alone)
+        claimant.is_none() && self.cluster.pools.is_empty() && unit.iter().any(alone) && !self.is_owed_nodes(unit)
     }
 
     fn rightful_plan(
@@ -366,7 +372,7 @@ impl<'a> Session<'a> {
     /// As [`Session::preempt`], where starts of this decision have to make room as well.
     pub fn displace_and_preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
         let juniors = self.juniors(unit);
-        if juniors.is_empty() || self.outranked_by(unit, waits_or_is_limited).is_some() {
+        if juniors.is_empty() || self.stops_in_vain(unit) {
             return None;
         }
         let pool = self.pool();

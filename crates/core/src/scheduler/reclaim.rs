@@ -85,9 +85,9 @@ impl<'a> Session<'a> {
         holders
     }
 
-    fn guarantee(&self, path: &str) -> Option<&'a Limit> {
-        let guarantee = &self.cluster.queues.get(path)?.guarantee;
-        (*guarantee != Limit::default()).then_some(guarantee)
+    fn guarantee(&self, path: &str) -> Option<Limit> {
+        let guarantee = self.cluster.queues.get(path)?.guaranteed();
+        (guarantee != Limit::default()).then_some(guarantee)
     }
 
     /// Whether the claimant could stop this one by itself.
@@ -95,7 +95,7 @@ impl<'a> Session<'a> {
         let shielded = claimant.class > Priority::P0 && self.cluster.is_protected(job, self.now);
         let outside = claimant.reaches(job) && !shielded && !self.cluster.shelters(claimant.spec, &job.spec);
         let alone = |path: &str, bounds: &Limit| claimant.beyond(bounds, claimant.held(path, job), job.holds());
-        outside && claimant.levels_of(job).all(|path| self.guarantee(path).is_none_or(|bounds| alone(path, bounds)))
+        outside && claimant.levels_of(job).all(|path| self.guarantee(path).is_none_or(|bounds| alone(path, &bounds)))
     }
 
     /// The gangs of a plan that have to stay, as things would be afterwards, when those have left as well who yield by their
@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
             leaving.by_job().any(|(job, amount)| {
                 claimant.levels_of(job).any(|path| {
                     let with = after(path, claimant.counted(job)).plus(amount);
-                    self.guarantee(path).is_some_and(|bounds| !claimant.beyond(bounds, with, amount))
+                    self.guarantee(path).is_some_and(|bounds| !claimant.beyond(&bounds, with, amount))
                 })
             })
         };
@@ -141,8 +141,8 @@ impl<'a> Session<'a> {
             let now = held(&claimant.holders, path, claimant.class);
             let gone = freed.get(path).map_or(Resources::ZERO, |classes| classes[claimant.class as usize]);
             let comes = if own.contains(path) { claimant.ask } else { Resources::ZERO };
-            before = before.saturating_add(missing(bounds, now, capacity));
-            after = after.saturating_add(missing(bounds, now.less(gone).plus(comes), capacity));
+            before = before.saturating_add(missing(&bounds, now, capacity));
+            after = after.saturating_add(missing(&bounds, now.less(gone).plus(comes), capacity));
         }
         after < before
     }

@@ -106,7 +106,7 @@ impl<'a> Shares<'a> {
         let (parent, index) = (above.copied().unwrap_or(ROOT), self.tenants.len());
         let mut tenant = Tenant::new(&queue.path, Some(parent));
         tenant.weight = u64::from(queue.weight) * UNIT_WEIGHT;
-        tenant.guarantee = queue.guarantee.bounds();
+        tenant.guarantee = queue.guaranteed().bounds();
         self.tenants.push(tenant);
         self.tenants[parent].children.push(index);
         self.by_path.insert(&queue.path, index);

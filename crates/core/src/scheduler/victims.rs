@@ -80,7 +80,8 @@ impl<'a> Session<'a> {
     pub fn legal_for(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, pool: &Pool<'a>) -> Vec<bool> {
         // The common case is quick: of thousands most are of no lower class, or never yield.
         let class = unit.iter().map(|job| job.spec.priority).max().unwrap_or(Priority::P3);
-        let by_class = claimant.is_none() && self.cluster.pools.is_empty() && !self.by_service;
+        let plain = self.cluster.pools.is_empty() && !self.by_service && !self.is_owed_nodes(unit);
+        let by_class = claimant.is_none() && plain;
         let wanted = self.wanted_pools();
         let legal = |victim: &Victim<'a>| {
             if by_class && victim.yields_above.is_none_or(|above| above <= class) {

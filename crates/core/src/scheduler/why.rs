@@ -186,6 +186,8 @@ fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Op
     let alone = session.place_unit(unit);
     session.draft.undo_to(mark);
     let beside = session.place_beside_reservations(unit).is_ok();
+    let promised = if alone.is_err() { session.promised_away(unit) } else { None };
+    gates.extend(promised.map(|blocker| gate("promises", false, blocker.to_string())));
     gates.push(match &alone {
         Ok(_) => gate("resources", true, "all workers fit on what is free".to_string()),
         Err(miss) if miss.level.is_some() => gate("topology", false, topology_text(&unit[miss.member].spec, miss)),
@@ -248,7 +250,10 @@ fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
         Err(Against::Labels) => (5, "labels do not match".to_string()),
         Err(Against::Health) => (6, out_because(node, session.now)),
         Err(Against::Maintenance) => (6, "maintenance is planned before it could be through or have left".to_string()),
-        Ok(()) => room_verdict(session, spec, node),
+        Ok(()) => match session.promised_to(spec, node.id) {
+            Some(queue) => (8, format!("promised to queue {queue}")),
+            None => room_verdict(session, spec, node),
+        },
     }
 }
 
@@ -350,6 +355,7 @@ fn fits<'a>(session: &mut Session<'a>, job: &'a Job, changed: &JobSpec) -> bool 
     });
     let mark = session.draft.mark();
     session.hold_back_reservations(&vec![job]);
+    session.fence_off(&vec![job], session.now);
     let pick = Pick::Accepting(session.now);
     let placed = place_gang(&mut session.draft, &session.tree, changed, changed.gang.workers, pick).is_ok();
     session.draft.undo_to(mark);

@@ -13,6 +13,7 @@ use ganger_core::model::queue::QueuePolicy;
 use ganger_core::model::report::Report;
 use ganger_core::model::split::{PartAsk, ShareMode};
 use ganger_core::model::window::Window;
+use ganger_core::model::whole::WholeNodes;
 use ganger_core::model::zone::Zone;
 use ganger_core::model::{AttemptNo, Cluster, JobId, NodeId, Rank, Span, Time};
 use std::collections::BTreeMap;
@@ -193,7 +194,14 @@ pub fn queue(event: Event) -> QueueSpec {
         limit: event.b.is_multiple_of(2).then_some(limit),
         policy,
         budget,
+        whole_nodes: whole_nodes(event),
     }
+}
+
+/// Whole nodes are promised now and then, and mostly taken back.
+fn whole_nodes(event: Event) -> Option<WholeNodes> {
+    let (nodes, gpus) = (u32::from(event.c >> 2) % 4, pick(&[1, 2, 4, 8], event.c >> 6));
+    (event.b / 7 % 3 == 0).then_some(WholeNodes { nodes, gpus, gpu_model: None })
 }
 
 pub fn setting(event: Event) -> (&'static str, &'static str) {

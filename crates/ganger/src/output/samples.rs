@@ -222,6 +222,14 @@ pub fn queues() -> Vec<QueueView> {
         share_millionths: 250_000,
         dominant: Some("gpus".into()),
         budget: None,
+        whole_nodes: Some(WholeNodesView {
+            nodes: 2,
+            gpus: 8,
+            gpu_model: Some("H100".into()),
+            taken: 1,
+            open: 0,
+            coverable: 1,
+        }),
         pending_jobs: 0,
         running_jobs: 1,
     };
@@ -240,6 +248,7 @@ pub fn queues() -> Vec<QueueView> {
                 left_gpu_ms: 2_115_000_000,
                 renews_at: at("00:00:00"),
             }),
+            whole_nodes: None,
             pending_jobs: 4,
             ..prod
         },

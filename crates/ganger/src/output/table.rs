@@ -126,7 +126,7 @@ pub fn queues(queues: &[QueueView], look: &Look) -> String {
             queue.weight.to_string(),
             queue.used.gpus.to_string(),
             share(queue),
-            limit(&queue.guarantee),
+            guarantee(queue),
             limit(&queue.limit),
             budget(queue),
             queue.running_jobs.to_string(),
@@ -134,6 +134,22 @@ pub fn queues(queues: &[QueueView], look: &Look) -> String {
         ]
     };
     render(look, &header, queues.iter().map(row).collect())
+}
+
+/// `gpus:16,nodes:2x8 H100 (1 in use, 1 open)`
+fn guarantee(queue: &QueueView) -> String {
+    let Some(whole) = &queue.whole_nodes else { return limit(&queue.guarantee) };
+    let model = whole.gpu_model.as_ref().map_or(String::new(), |model| format!(" {model}"));
+    let lack = match whole.coverable < whole.nodes {
+        true => format!(", no more than {} to be had now", whole.coverable),
+        false => String::new(),
+    };
+    let (taken, open) = (whole.taken, whole.open);
+    let nodes = format!("nodes:{}x{}{model} ({taken} in use, {open} open{lack})", whole.nodes, whole.gpus);
+    match queue.guarantee == Limit::default() {
+        true => nodes,
+        false => format!("{},{nodes}", limit(&queue.guarantee)),
+    }
 }
 
 /// `12.5% cpus`

@@ -11,8 +11,9 @@ use ganger_core::model::queue::{Queue, ancestry};
 use ganger_core::model::time::rfc3339;
 use ganger_core::model::wire::api::{
     BudgetView, CheckpointView, EventView, JobDetail, JobView, MaintenanceView, NodeView, QueueView, RankView, Status,
-    TaskView,
+    TaskView, WholeNodesView,
 };
+use ganger_core::model::whole::{Kept, WholeNodes, is_inside};
 use ganger_core::model::{Cluster, Time};
 use ganger_core::scheduler::fragment::fragmentation;
 use ganger_runtime::clock::unix_ms;
@@ -193,8 +194,10 @@ fn device_letter(device: &Device) -> char {
 /// Jobs are counted in their queue and in all above it, as what is used is.
 pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
     let now = Time(unix_ms());
+    let kept = [cluster.kept_nodes(cluster.staying(), now), cluster.kept_nodes(std::iter::empty(), now)];
+    let view = |queue| QueueView { whole_nodes: whole_nodes(queue, &kept), ..queue_view(cluster, queue, now) };
     let mut views: std::collections::BTreeMap<&str, QueueView> =
-        cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue_view(cluster, queue, now))).collect();
+        cluster.queues.iter().map(|(path, queue)| (path.as_str(), view(queue))).collect();
     for job in cluster.jobs.values() {
         for path in ancestry(&job.spec.queue) {
             let Some(view) = views.get_mut(path) else { continue };
@@ -231,9 +234,20 @@ fn queue_view(cluster: &Cluster, queue: &Queue, now: Time) -> QueueView {
             let left_gpu_ms = gpu_ms.saturating_sub(spent_gpu_ms);
             BudgetView { gpu_ms, per, spent_gpu_ms, left_gpu_ms, renews_at: rfc3339(budget.per.end(now)) }
         }),
+        whole_nodes: None,
         pending_jobs: 0,
         running_jobs: 0,
     }
+}
+
+/// Its promise, with those of the queues below it: as it is now, and as it would be if nothing ran.
+fn whole_nodes(queue: &Queue, [now, empty]: &[Vec<Kept<'_>>; 2]) -> Option<WholeNodesView> {
+    let WholeNodes { nodes, gpus, gpu_model } = queue.whole_nodes.clone()?;
+    let inside = |kept: &'_ &Kept<'_>| is_inside(kept.path, &queue.path);
+    let (taken, open) =
+        now.iter().filter(inside).fold((0, 0), |(taken, open), kept| (taken + kept.taken, open + kept.open));
+    let coverable = empty.iter().filter(inside).map(|kept| kept.open).sum();
+    Some(WholeNodesView { nodes, gpus, gpu_model, taken, open, coverable })
 }
 
 pub fn event_view(NumberedEvent { number, event }: &NumberedEvent, cluster: &Cluster) -> EventView {

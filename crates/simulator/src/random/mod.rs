@@ -5,6 +5,7 @@
 pub(crate) mod dice;
 mod make;
 mod pools;
+mod promises;
 
 use crate::world::agent::{Key, Process};
 use crate::world::{Broken, OPERATOR, TraceLine, World};
@@ -28,6 +29,8 @@ const CALENDAR_FROM: u64 = 10_000;
 const ARRAYS_FROM: u64 = 20_000;
 /// Storms from this seed on also have a pool that is kept for its own jobs.
 const POOLS_FROM: u64 = 30_000;
+/// Storms from this seed on also have whole nodes that are promised to queues.
+const PROMISES_FROM: u64 = 40_000;
 /// After the storm everything has this long to come to its end.
 const AFTERMATH: Span = Span::hours(90 * 24);
 /// So many lines of the trace, up to the first broken rule, go into a failure.
@@ -133,6 +136,7 @@ struct Storm {
     calendar: Option<Dice>,
     arrays: Option<Dice>,
     pools: Option<Dice>,
+    promises: Option<Dice>,
     submitted: usize,
     /// A group of two whose second job is not submitted yet.
     half_group: Option<String>,
@@ -149,9 +153,13 @@ impl Storm {
             world.note("refused", why.to_string());
         }
         let pools = (seed >= POOLS_FROM).then(|| dice.child("pools"));
+        let promises = (seed >= PROMISES_FROM).then(|| dice.child("promises"));
+        let (submitted, half_group) = (0, None);
         let mut storm =
-            Storm { world, jobs, choice, time, sizes, calendar, arrays, pools, submitted: 0, half_group: None };
+            Storm { world, jobs, choice, time, sizes, calendar, arrays, pools, promises, submitted, half_group };
         storm.about_pools(pools::keep);
+        storm.promise();
+        storm.promise();
         storm
     }
 
@@ -167,6 +175,9 @@ impl Storm {
         self.maintain();
         if self.pools.as_mut().is_some_and(|dice| dice.one_in(40)) {
             self.about_pools(pools::say);
+        }
+        if self.promises.as_mut().is_some_and(|dice| dice.one_in(25)) {
+            self.promise();
         }
         let node = NodeId(self.choice.below(self.world.cluster().nodes.len() as u64) as u32);
         match self.choice.below(100) {
@@ -220,6 +231,14 @@ impl Storm {
     fn about_pools(&mut self, say: fn(&mut Dice, &mut World) -> Result<(), Refusal>) {
         let Some(dice) = &mut self.pools else { return };
         if let Err(why) = say(dice, &mut self.world) {
+            self.world.note("refused", why.to_string());
+        }
+    }
+
+    /// In a storm with promises.
+    fn promise(&mut self) {
+        let Some(dice) = &mut self.promises else { return };
+        if let Err(why) = promises::say(dice, &mut self.world) {
             self.world.note("refused", why.to_string());
         }
     }
@@ -353,6 +372,9 @@ impl Storm {
             self.world.heal(node);
             self.world.recover(node);
             self.world.uncordon(node);
+        }
+        if let Some(Err(why)) = self.promises.as_ref().map(|_| promises::take_back(&mut self.world)) {
+            self.world.note("refused", why.to_string());
         }
         let cluster = self.world.cluster();
         let held_tasks = |array: &Job| array.array.as_ref().is_some_and(|state| !state.held.is_empty());

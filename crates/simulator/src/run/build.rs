@@ -28,6 +28,7 @@ pub fn world(script: &Script) -> Result<World, ScriptError> {
             limit: Some(queue.limit),
             policy: Some(queue.policy),
             budget: queue.budget,
+            whole_nodes: queue.whole_nodes.clone(),
         };
         world.set_queues(vec![spec]).map_err(|e| refused(queue.line, "queue", e.to_string()))?;
     }

@@ -6,6 +6,7 @@ use ganger_core::model::job::{ArraySpec, DependencyKind, JobState, Level, Priori
 use ganger_core::model::machine::Machine;
 use ganger_core::model::pool::Lending;
 use ganger_core::model::queue::QueuePolicy;
+use ganger_core::model::whole::WholeNodes;
 use ganger_core::model::split::PartAsk;
 use ganger_core::model::time::{Span, Time};
 use ganger_core::model::window::Window;
@@ -60,6 +61,7 @@ pub struct QueueLine {
     pub limit: Limit,
     pub budget: Option<Budget>,
     pub policy: QueuePolicy,
+    pub whole_nodes: Option<WholeNodes>,
 }
 
 /// One `key=value` of `set`.

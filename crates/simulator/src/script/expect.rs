@@ -32,12 +32,13 @@ const WORDY: [Op; 3] = [Op::Equal, Op::NotEqual, Op::Contains];
 const EITHER: [Op; 2] = [Op::Equal, Op::NotEqual];
 
 /// Every reason code that `reason=` may name.
-const REASONS: [Reason; 16] = [
+const REASONS: [Reason; 17] = [
     Reason::Resources,
     Reason::Topology,
     Reason::NodeFilter,
     Reason::Health,
     Reason::Lending,
+    Reason::Promised,
     Reason::Priority,
     Reason::QueueLimit,
     Reason::Budget,

@@ -10,6 +10,7 @@ use ganger_core::model::machine::profiles::{Custom, profile, profile_names};
 use ganger_core::model::machine::{Machine, Parts, gpu_models};
 use ganger_core::model::policy::{Policy, PolicyError};
 use ganger_core::model::queue::QueuePolicy;
+use ganger_core::model::whole::WholeNodes;
 use std::sync::Arc;
 
 /// More nodes than this in a file that reads like prose is a slip of the keyboard.
@@ -17,7 +18,7 @@ const MOST_NODES: u32 = 100_000;
 const PLACE_KEYS: [&str; 7] = ["prefix", "leaf", "leaf_name", "spine", "pool", "label", "gpu_model"];
 const CUSTOM_KEYS: [&str; 10] =
     ["gpus", "sockets", "cpus", "memory", "vram", "islands", "switches", "nics", "pcie_bandwidth", "network_bandwidth"];
-const QUEUE_KEYS: [&str; 6] = ["parent", "weight", "guarantee", "limit", "budget", "policy"];
+const QUEUE_KEYS: [&str; 7] = ["parent", "weight", "guarantee", "limit", "budget", "policy", "whole_nodes"];
 
 pub fn nodes(script: &mut Script, line: u32, words: &[Word]) -> Result<(), ScriptError> {
     let example = "nodes 4 dgx-a100 leaf=2";
@@ -112,6 +113,7 @@ pub fn queue(script: &mut Script, line: u32, words: &[Word]) -> Result<(), Scrip
         limit: keys.with("limit", parse_limit)?.unwrap_or_default(),
         budget: keys.with("budget", budget)?,
         policy: keys.with("policy", queue_policy)?.unwrap_or_default(),
+        whole_nodes: keys.with("whole_nodes", whole_nodes)?,
     };
     script.queues.push(queue);
     Ok(())
@@ -119,6 +121,16 @@ pub fn queue(script: &mut Script, line: u32, words: &[Word]) -> Result<(), Scrip
 
 fn queue_policy(value: &str) -> Result<QueuePolicy, String> {
     QueuePolicy::parse(value).ok_or_else(|| "a policy is seniority or las".to_string())
+}
+
+/// `4x8`, or `4x8xH100`.
+fn whole_nodes(value: &str) -> Result<WholeNodes, String> {
+    let mut parts = value.splitn(3, 'x');
+    let mut number = || parts.next().and_then(|part| part.parse().ok()).filter(|n: &u32| *n > 0);
+    let (nodes, gpus) = (number(), number());
+    let gpu_model = parts.next().map(str::to_ascii_uppercase);
+    let form = "nodes and the GPUs of each are written like 4x8 or 4x8xH100";
+    Ok(WholeNodes { nodes: nodes.ok_or(form)?, gpus: gpus.ok_or(form)?, gpu_model })
 }
 
 /// `100gpuh`, for a month, or `8gpuh/day`.

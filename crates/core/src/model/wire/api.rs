@@ -261,8 +261,24 @@ pub struct QueueView {
     pub dominant: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetView>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_nodes: Option<WholeNodesView>,
     pub pending_jobs: u32,
     pub running_jobs: u32,
+}
+
+/// Whole nodes that are promised to a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WholeNodesView {
+    pub nodes: u32,
+    pub gpus: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_model: Option<String>,
+    /// Of these it has so many, and so many are open to it.
+    pub taken: u32,
+    pub open: u32,
+    /// So many there would be if nothing ran: fewer than promised where nodes are missing, or promised to others as well.
+    pub coverable: u32,
 }
 
 /// A budget of GPU time, here in GPU-milliseconds.

@@ -11,6 +11,7 @@ use crate::model::policy::Policy;
 use crate::model::pool::Lending;
 use crate::model::queue::{QueuePolicy, QueueSpec};
 use crate::model::time::Span;
+use crate::model::whole::WholeNodes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
@@ -35,9 +36,27 @@ pub struct QueueFile {
     pub limit: Option<AmountsFile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetFile>,
+    /// Nodes that it can always have whole; `null` takes the promise back.
+    #[serde(default, deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<WholeNodesFile>)]
+    pub whole_nodes: Option<Option<WholeNodesFile>>,
     /// In which order it serves its own jobs of one class: `seniority`, or `las` for least attained service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+}
+
+/// `{nodes: 4, gpus: 8, gpu_model: H100}`: it can always start so many workers of so many GPUs, each on a node of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WholeNodesFile {
+    pub nodes: i64,
+    pub gpus: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_model: Option<String>,
+}
+
+fn said<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
 }
 
 /// `{gpu_hours: 1000, per: month}`
@@ -135,7 +154,25 @@ fn queue(found: &mut Findings, names: &mut BTreeSet<String>, index: usize, file:
     }
     let budget = file.budget.as_ref().map(|file| budget(found, &at("budget"), file));
     let policy = file.policy.as_deref().map(|text| queue_policy(found, &at("policy"), text));
-    QueueSpec { path: file.name.clone(), weight, guarantee, limit, policy, budget }
+    let whole_nodes = file.whole_nodes.as_ref().map(|file| whole_nodes(found, &at("whole_nodes"), file.as_ref()));
+    if let (Some(whole), Some(most)) = (&whole_nodes, limit.and_then(|limit| limit.gpus))
+        && whole.all_gpus() > most
+    {
+        let problem = format!("{} are more GPUs than the queue's own limit of {most}", whole.words());
+        found.add(at("whole_nodes"), problem, "raise the limit or promise less");
+    }
+    QueueSpec { path: file.name.clone(), weight, guarantee, limit, policy, budget, whole_nodes }
+}
+
+fn whole_nodes(found: &mut Findings, field: &str, file: Option<&WholeNodesFile>) -> WholeNodes {
+    let Some(file) = file else { return WholeNodes { nodes: 0, gpus: 0, gpu_model: None } };
+    let nodes = found.count(&format!("{field}.nodes"), Some(file.nodes), 1, 1, 100_000);
+    let gpus = found.count(&format!("{field}.gpus"), Some(file.gpus), 1, 1, 64);
+    let gpu_model = file.gpu_model.as_deref().map(str::to_ascii_uppercase);
+    if gpu_model.as_deref().is_some_and(|model| model.trim().is_empty()) {
+        found.add(format!("{field}.gpu_model"), "it names no model", "write one like H100, or leave it out");
+    }
+    WholeNodes { nodes, gpus, gpu_model }
 }
 
 fn queue_policy(found: &mut Findings, field: &str, text: &str) -> QueuePolicy {
