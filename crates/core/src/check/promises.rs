@@ -141,7 +141,7 @@ fn may_reclaim(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job) -
     let named: Vec<&Queue> =
         own.filter_map(|path| cluster.queues.get(path)).filter(|queue| queue.guaranteed() != Limit::default()).collect();
     let within = |queue: &&Queue| within_guarantee(cluster, queue, claim, claimant.spec.total());
-    !named.is_empty() && (claim.made_at < cluster.now || named.iter().all(within))
+    claim.made_at < cluster.now || (!named.is_empty() && named.iter().all(within))
 }
 
 /// Of what the claimant asks for; what is told to leave does not count any more. Nor does what else starts at this moment: it

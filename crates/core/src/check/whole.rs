@@ -12,8 +12,8 @@ pub fn kept(before: &Cluster, after: &Cluster, found: &mut Found) {
     if !before.promises_nodes() {
         return;
     }
-    let was = before.kept_nodes(before.staying(), after.now);
-    for is in after.kept_nodes(after.staying(), after.now) {
+    let was = before.kept_nodes(before.holds(), after.now);
+    for is in after.kept_nodes(after.holds(), after.now) {
         let counted = was.iter().find(|was| was.path == is.path).map_or(0, |was| was.taken + was.open);
         found.unless(is.taken + is.open >= counted, 11, || {
             let (path, words) = (is.path, is.whole.words());

@@ -6,7 +6,7 @@
 //! is promised to a queue lies within what is promised to the one above it.
 use super::cluster::Cluster;
 use super::ids::NodeId;
-use super::job::{Attempt, Job, JobSpec, Place, Priority};
+use super::job::{Job, JobSpec, Place, Priority};
 use super::node::{Device, HealthState, Node};
 use super::queue::{Queue, ancestry};
 use super::time::Time;
@@ -27,8 +27,8 @@ pub struct WholeNodes {
 /// GPUs, cores and bytes of memory.
 pub type Spare = [u64; 3];
 
-/// Something that stays where it is, as far as is known until a moment.
-pub struct Stays<'s> {
+/// Something that is held or claimed, as far as is known until a moment.
+pub struct Holds<'s> {
     pub job: &'s Job,
     pub place: &'s Place,
     pub until: Time,
@@ -152,25 +152,21 @@ impl Cluster {
         self.queues.values().any(|queue| queue.whole_nodes.is_some())
     }
 
-    /// What runs and was not told to leave, and what is claimed.
-    pub fn staying(&self) -> impl Iterator<Item = Stays<'_>> {
+    /// What lives, also where it was told to leave, and what is claimed.
+    pub fn holds(&self) -> impl Iterator<Item = Holds<'_>> {
         let running = self.jobs.values().filter_map(|job| Some((job, job.attempt.as_ref()?)));
-        let running = running.filter(|(_, attempt)| attempt.stopping().is_none());
-        let running = running.flat_map(|(job, attempt)| {
-            Attempt::staying(attempt).map(move |worker| Stays { job, place: &worker.place, until: Time::NEVER })
-        });
+        let running = running.flat_map(|(job, attempt)| attempt.live().map(move |worker| (&**job, &worker.place)));
         let claimed = self.claims.values().filter_map(|claim| Some((self.job(claim.claimant)?, claim)));
-        let claimed = claimed.flat_map(|(job, claim)| {
-            claim.places.iter().map(move |place| Stays { job, place, until: Time::NEVER })
-        });
-        running.chain(claimed)
+        let claimed = claimed.flat_map(|(job, claim)| claim.places.iter().map(move |place| (job, place)));
+        running.chain(claimed).map(|(job, place)| Holds { job, place, until: Time::NEVER })
     }
 
-    /// The nodes that are kept for each promise, when so much stays where it is. Which ones may change with every step; how
+    /// The nodes that are kept for each promise, when so much is held. Who was told to leave counts until it is gone: a claim
+    /// may be taken back, and what it asked to leave then stays. Which ones may change with every step; how
     /// many are taken or open only falls when somebody takes what is promised.
-    pub fn kept_nodes<'c, 's>(&'c self, staying: impl Iterator<Item = Stays<'s>>, now: Time) -> Vec<Kept<'c>> {
+    pub fn kept_nodes<'c, 's>(&'c self, holds: impl Iterator<Item = Holds<'s>>, now: Time) -> Vec<Kept<'c>> {
         let mut asks = self.asks();
-        staying.for_each(|stays| asks.iter_mut().for_each(|ask| ask.note(&stays)));
+        holds.for_each(|held| asks.iter_mut().for_each(|ask| ask.note(&held)));
         let open = asks.iter().map(|ask| ask.open(self, now)).collect();
         let mut given = Given { open, next: vec![0; asks.len()], owner: vec![None; self.nodes.len()] };
         for (index, ask) in asks.iter().enumerate() {
@@ -209,7 +205,7 @@ impl Cluster {
 }
 
 impl<'c> Ask<'c> {
-    fn note(&mut self, Stays { job, place, until }: &Stays<'_>) {
+    fn note(&mut self, Holds { job, place, until }: &Holds<'_>) {
         let Some(here) = self.uses.get_mut(place.node.index()) else { return };
         let gpus = place.touched_gpus();
         here.all |= gpus;

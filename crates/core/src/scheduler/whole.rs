@@ -14,7 +14,7 @@ use crate::model::ids::NodeId;
 use crate::model::job::{Job, JobSpec, Place, Priority};
 use crate::model::queue::ancestry;
 use crate::model::time::Time;
-use crate::model::whole::{Kept, Spare, Stays, is_inside};
+use crate::model::whole::{Kept, Spare, Holds, is_inside};
 use std::rc::Rc;
 
 pub type AllKept<'a> = Vec<Kept<'a>>;
@@ -26,15 +26,14 @@ impl<'a> Session<'a> {
         if let Some((_, kept)) = known.as_ref().filter(|(edition, _)| *edition == self.edition) {
             return Rc::clone(kept);
         }
-        let kept = Rc::new(self.cluster.kept_nodes(self.staying(), self.now));
+        let kept = Rc::new(self.cluster.kept_nodes(self.all_held(), self.now));
         *known = Some((self.edition, Rc::clone(&kept)));
         kept
     }
 
-    fn staying(&self) -> impl Iterator<Item = Stays<'_>> {
-        let staying = self.ends.iter().filter(|held| !held.told);
-        let staying = staying.filter_map(|held| Some((held, self.cluster.job(held.job)?)));
-        staying.flat_map(|(held, job)| held.places.iter().map(move |place| Stays { job, place, until: held.end }))
+    fn all_held(&self) -> impl Iterator<Item = Holds<'_>> {
+        let held = self.ends.iter().filter_map(|held| Some((held, self.cluster.job(held.job)?)));
+        held.flat_map(|(held, job)| held.places.iter().map(move |place| Holds { job, place, until: held.end }))
     }
 
     /// Takes from the draft what the unit, starting at `at`, may not have; with the way back.
@@ -54,7 +53,8 @@ impl<'a> Session<'a> {
     /// Takes all that is free on the node but what is spare. Nobody counts parts of GPUs: where there are any, all.
     fn leave_spare(&mut self, node: NodeId, spare: Spare) {
         let room = *self.draft.room(node);
-        let [gpus, cpus, memory] = if self.draft.parts(node).is_some() { [0; 3] } else { spare };
+        let in_parts = self.draft.parts(node).is_some_and(|parts| parts.slices().next().is_some());
+        let [gpus, cpus, memory] = if in_parts { [0; 3] } else { spare };
         let few = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
         let gpus = room.gpus & !first_bits(room.gpus, few(gpus));
         let cpus = room.cpus.difference(&room.cpus.first_n(few(cpus)));

@@ -9,6 +9,7 @@ use ganger_core::model::job::{Exit, Job, Place, Priority, StopWhy};
 use ganger_core::model::node::Device;
 use ganger_core::model::queue::ancestry;
 use ganger_core::model::report::Report;
+use ganger_core::model::whole::{Kept, is_inside};
 use ganger_core::model::{AttemptNo, Cluster, JobId};
 use ganger_core::scheduler::decide;
 use std::collections::BTreeSet;
@@ -83,7 +84,8 @@ fn assert_fair(lab: &Lab, claim: &Claim, victim: JobId) {
         && claimant.spec.priority <= lab.cluster.policy.preempt_from;
     let owed = (by_class || reclaims(lab, claimant, victim)) && !shielded;
     let rotates = victim.spec.preemptible && is_rotation(lab, claimant, victim);
-    assert!(owed || rotates, "{} may not stop {}", claimant.spec.name, victim.spec.name);
+    let asks_back = asks_back(lab, claimant, victim);
+    assert!(owed || rotates || asks_back, "{} may not stop {}", claimant.spec.name, victim.spec.name);
     let mates =
         lab.cluster.jobs.values().filter(|job| victim.spec.group.is_some() && job.spec.group == victim.spec.group);
     for mate in mates.filter(|mate| is_live(mate)) {
@@ -104,8 +106,17 @@ fn is_rotation(lab: &Lab, claimant: &Job, victim: &Job) -> bool {
 fn reclaims(lab: &Lab, claimant: &Job, victim: &Job) -> bool {
     let owed = ancestry(&claimant.spec.queue)
         .take_while(|path| !ancestry(&victim.spec.queue).any(|above| above == *path))
-        .any(|path| lab.cluster.queues[path].guarantee != Limit::default());
+        .any(|path| lab.cluster.queues[path].guaranteed() != Limit::default());
     owed && !victim.spec.firm && victim.spec.priority >= claimant.spec.priority
+}
+
+/// Whole nodes are promised to a queue of the claimant in which the victim is not, and the victim is there on loan. What the
+/// queue holds on as many nodes already is no reason to stop anybody.
+fn asks_back(lab: &Lab, claimant: &Job, victim: &Job) -> bool {
+    let kept = lab.cluster.kept_nodes(lab.cluster.holds(), lab.now);
+    let owed = |one: &Kept<'_>| is_inside(&claimant.spec.queue, one.path) && one.held < one.whole.nodes;
+    let promised = kept.iter().any(|one| owed(one) && !is_inside(&victim.spec.queue, one.path));
+    promised && victim.spec.is_on_loan() && claimant.spec.priority < victim.spec.priority
 }
 
 fn live(lab: &Lab, id: JobId) -> &Job {

@@ -62,7 +62,7 @@ fn potential(cluster: &Cluster, class: Priority) -> u128 {
             let missing = u128::from(bound?.saturating_sub(held[r])) << 50;
             (capacity[r] > 0).then(|| missing / u128::from(capacity[r]))
         };
-        queue.guarantee.bounds().into_iter().enumerate().filter_map(part).sum::<u128>()
+        queue.guaranteed().bounds().into_iter().enumerate().filter_map(part).sum::<u128>()
     };
     cluster.queues.values().map(missing).sum()
 }

@@ -194,7 +194,7 @@ fn device_letter(device: &Device) -> char {
 /// Jobs are counted in their queue and in all above it, as what is used is.
 pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
     let now = Time(unix_ms());
-    let kept = [cluster.kept_nodes(cluster.staying(), now), cluster.kept_nodes(std::iter::empty(), now)];
+    let kept = [cluster.kept_nodes(cluster.holds(), now), cluster.kept_nodes(std::iter::empty(), now)];
     let view = |queue| QueueView { whole_nodes: whole_nodes(queue, &kept), ..queue_view(cluster, queue, now) };
     let mut views: std::collections::BTreeMap<&str, QueueView> =
         cluster.queues.iter().map(|(path, queue)| (path.as_str(), view(queue))).collect();

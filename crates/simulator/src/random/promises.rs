@@ -3,6 +3,7 @@ use super::dice::Dice;
 use crate::world::World;
 use ganger_core::lifecycle::Refusal;
 use ganger_core::lifecycle::input::QueueSpec;
+use ganger_core::model::time::Span;
 use ganger_core::model::whole::WholeNodes;
 
 const QUEUES: [&str; 5] = ["lab", "lab", "lab/nlp", "prod", "prod"];
@@ -23,6 +24,8 @@ pub fn take_back(world: &mut World) -> Result<(), Refusal> {
 
 fn promise(world: &mut World, queue: &str, whole: WholeNodes) -> Result<(), Refusal> {
     world.note("statement", format!("{} are promised to {queue}", whole.words()));
+    // A promise that is made or taken back in the very millisecond of a claim would look as if the claim had broken it.
+    world.advance_to(world.now() + Span(1));
     let whole_nodes = Some(whole);
     world.set_queues(vec![QueueSpec { path: queue.to_string(), whole_nodes, ..QueueSpec::default() }])
 }
