@@ -65,7 +65,8 @@ impl<'a> Session<'a> {
     /// Whether the unit may tell the job to leave: it asks for nodes that are promised to its queue and not in use by it, and
     /// the job is on loan on one of that kind.
     pub fn asks_back(&self, unit: &Unit<'_>, job: &Job) -> bool {
-        if !self.promises_nodes || !job.spec.is_on_loan() {
+        // The own jobs of a kept pool are on none of these nodes.
+        if !self.promises_nodes || !job.spec.is_on_loan() || self.cluster.own_pool(&job.spec).is_some() {
             return false;
         }
         let suits = |one: &Kept<'_>| {
