@@ -138,8 +138,10 @@ fn may_reclaim(cluster: &Cluster, claim: &Claim, claimant: &Job, victim: &Job) -
     }
     let above: Vec<&str> = ancestry(&victim.spec.queue).collect();
     let own = ancestry(&claimant.spec.queue).take_while(|path| !above.contains(path));
-    let named: Vec<&Queue> =
-        own.filter_map(|path| cluster.queues.get(path)).filter(|queue| queue.guaranteed() != Limit::default()).collect();
+    let named: Vec<&Queue> = own
+        .filter_map(|path| cluster.queues.get(path))
+        .filter(|queue| queue.guaranteed() != Limit::default())
+        .collect();
     let within = |queue: &&Queue| within_guarantee(cluster, queue, claim, claimant.spec.total());
     claim.made_at < cluster.now || (!named.is_empty() && named.iter().all(within))
 }

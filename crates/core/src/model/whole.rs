@@ -185,7 +185,8 @@ impl Cluster {
 
     /// The deepest queues first: what they have counts for those above them as well.
     fn asks(&self) -> Vec<Ask<'_>> {
-        let promised = || self.queues.values().filter_map(|queue| Some((queue.path.as_str(), queue.whole_nodes.as_ref()?)));
+        let promised =
+            || self.queues.values().filter_map(|queue| Some((queue.path.as_str(), queue.whole_nodes.as_ref()?)));
         let mut asks: Vec<Ask<'_>> = promised()
             .map(|(path, whole)| {
                 let below = promised().filter(|(other, _)| self.promised_above(other) == Some(path));
@@ -214,7 +215,8 @@ impl<'c> Ask<'c> {
         } else if !job.spec.is_on_loan() {
             here.closed |= gpus;
             here.cpus += u64::from(place.cpus.count());
-            here.memory_bytes = place.memory.iter().fold(here.memory_bytes, |sum, (_, bytes)| sum.saturating_add(*bytes));
+            here.memory_bytes =
+                place.memory.iter().fold(here.memory_bytes, |sum, (_, bytes)| sum.saturating_add(*bytes));
             here.until = here.until.max(*until);
         }
     }

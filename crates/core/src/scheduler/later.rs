@@ -5,9 +5,9 @@
 //! one moment to another, and a node is looked at again when something on it ended between them, or changed.
 use super::counts::{Stamp, differing};
 use super::draft::Draft;
+use super::outlook::Outlook;
 use super::reserve::Reserved;
 use super::room::Room;
-use super::outlook::Outlook;
 use super::{Held, Session, Unit};
 use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
@@ -147,7 +147,8 @@ impl<'a> Session<'a> {
                 nodes.extend(old.into_iter().chain(new).flat_map(Held::nodes));
             }
         }
-        let oldest = self.later.iter().map(|later| later.seen.0).chain(self.outlooks.iter().map(Outlook::ends_seen)).min();
+        let oldest =
+            self.later.iter().map(|later| later.seen.0).chain(self.outlooks.iter().map(Outlook::ends_seen)).min();
         nodes.extend(before[oldest.unwrap_or(before.len()).min(before.len())..].iter().flat_map(Held::nodes));
         self.timeline.restart();
         self.look_again(&nodes);

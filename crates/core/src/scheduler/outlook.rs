@@ -59,7 +59,8 @@ impl<'a> Session<'a> {
         };
         let coming =
             Coming { ends: &self.ends, reserved: &self.reserved, timeline: &self.timeline, promised: &self.promised };
-        self.draft.work += outlook.refresh(self.cluster, &coming, self.draft.stamps(), |node| self.draft.room(node).gpus);
+        self.draft.work +=
+            outlook.refresh(self.cluster, &coming, self.draft.stamps(), |node| self.draft.room(node).gpus);
         let first = outlook.first(spec);
         if self.outlooks.len() >= SIZES {
             self.outlooks.remove(0);
@@ -167,9 +168,8 @@ impl Coming<'_, '_> {
             places.filter(|place| place.node == node).fold(0, |mask, place| mask | place.gpus)
         };
         let held = self.timeline.on(node).iter().map(|index| &self.ends[*index]);
-        let held: Vec<(Time, u64, bool)> = held
-            .map(|held| (held.end, on_node(&mut held.places.iter()), held.is_promise(self.promised)))
-            .collect();
+        let held: Vec<(Time, u64, bool)> =
+            held.map(|held| (held.end, on_node(&mut held.places.iter()), held.is_promise(self.promised))).collect();
         let reserved = self.timeline.reserved_on(node).iter().map(|index| &self.reserved[*index]);
         let reserved: Vec<(Time, u64, bool)> =
             reserved.map(|one| (one.end, on_node(&mut one.reservation.places.iter()), true)).collect();

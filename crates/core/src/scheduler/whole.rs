@@ -14,7 +14,7 @@ use crate::model::ids::NodeId;
 use crate::model::job::{Job, JobSpec, Place, Priority};
 use crate::model::queue::ancestry;
 use crate::model::time::Time;
-use crate::model::whole::{Kept, Spare, Holds, is_inside};
+use crate::model::whole::{Holds, Kept, Spare, is_inside};
 use std::rc::Rc;
 
 pub type AllKept<'a> = Vec<Kept<'a>>;

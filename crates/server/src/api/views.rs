@@ -9,11 +9,11 @@ use ganger_core::model::job::{Attempt, Checkpoint, Job, JobState, Worker, Worker
 use ganger_core::model::node::{Device, HealthState, Maintenance, Node};
 use ganger_core::model::queue::{Queue, ancestry};
 use ganger_core::model::time::rfc3339;
+use ganger_core::model::whole::{Kept, WholeNodes, is_inside};
 use ganger_core::model::wire::api::{
     BudgetView, CheckpointView, EventView, JobDetail, JobView, MaintenanceView, NodeView, QueueView, RankView, Status,
     TaskView, WholeNodesView,
 };
-use ganger_core::model::whole::{Kept, WholeNodes, is_inside};
 use ganger_core::model::{Cluster, Time};
 use ganger_core::scheduler::fragment::fragmentation;
 use ganger_runtime::clock::unix_ms;

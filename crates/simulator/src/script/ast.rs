@@ -6,9 +6,9 @@ use ganger_core::model::job::{ArraySpec, DependencyKind, JobState, Level, Priori
 use ganger_core::model::machine::Machine;
 use ganger_core::model::pool::Lending;
 use ganger_core::model::queue::QueuePolicy;
-use ganger_core::model::whole::WholeNodes;
 use ganger_core::model::split::PartAsk;
 use ganger_core::model::time::{Span, Time};
+use ganger_core::model::whole::WholeNodes;
 use ganger_core::model::window::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

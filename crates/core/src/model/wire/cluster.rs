@@ -371,6 +371,12 @@ mod tests {
         .unwrap();
         assert_eq!((specs[0].weight, specs[0].guarantee.unwrap().gpus, specs[0].limit), (Some(3), Some(16), None));
         assert_eq!((specs[1].weight, specs[1].limit.unwrap().memory_bytes), (None, Some(2 << 40)));
+        let specs = queues(json!({"queues": [
+            {"name": "a", "whole_nodes": {"nodes": 4, "gpus": 8, "gpu_model": "h100"}},
+            {"name": "b", "whole_nodes": null}, {"name": "c"}]}));
+        let said: Vec<Option<String>> =
+            specs.unwrap().into_iter().map(|spec| spec.whole_nodes.map(|whole| whole.words())).collect();
+        assert_eq!(said, [Some("4 nodes of 8 H100".to_string()), Some("0 nodes of 0 GPUs".to_string()), None]);
     }
 
     #[test]
@@ -386,6 +392,16 @@ mod tests {
             ("queues[0].budget.gpu_hours", json!([{"name": "a", "budget": {"gpu_hours": -1}}])),
             ("queues[0].budget.per", json!([{"name": "a", "budget": {"gpu_hours": 1, "per": "year"}}])),
             ("queues[0].policy", json!([{"name": "a", "policy": "lottery"}])),
+            ("queues[0].whole_nodes.nodes", json!([{"name": "a", "whole_nodes": {"nodes": 0, "gpus": 8}}])),
+            ("queues[0].whole_nodes.gpus", json!([{"name": "a", "whole_nodes": {"nodes": 1, "gpus": 0}}])),
+            (
+                "queues[0].whole_nodes.gpu_model",
+                json!([{"name": "a", "whole_nodes": {"nodes": 1, "gpus": 8, "gpu_model": " "}}]),
+            ),
+            (
+                "queues[0].whole_nodes",
+                json!([{"name": "a", "whole_nodes": {"nodes": 2, "gpus": 8}, "limit": {"gpus": 15}}]),
+            ),
         ] {
             let errors = queues(json!({"queues": value.clone()})).unwrap_err();
             assert!(errors.iter().any(|e| e.field == field), "{field}: {value}: {errors:?}");
