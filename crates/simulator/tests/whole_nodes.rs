@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 const NODES: u64 = 2;
 /// What each start of the tenant may be later by: a guest saves for ten seconds, and ticks come every few.
-const LEAVING_MS: u64 = 30_000;
+const LEAVING_MS: u64 = 11_000;
 
 /// A small generator of its own, so that the workloads of this test stay what they are.
 struct Draw(u64);
@@ -86,6 +86,6 @@ fn nobody_waits_longer_than_on_nodes_of_its_own() {
         }
         stopped += evictions;
     }
-    assert!(sooner > 100, "{sooner} were not later at all");
+    assert!(sooner > 20, "{sooner} were not later at all");
     assert!(stopped > 20, "{stopped} guests were told to leave: nothing was lent");
 }

@@ -419,7 +419,10 @@ impl Storm {
             let mate = |other: &&Arc<Job>| {
                 other.id == job.id || (other.spec.group == job.spec.group && job.spec.group.is_some())
             };
-            lent && cluster.jobs.values().filter(mate).any(|job| !job.spec.windows.is_empty())
+            // So may what a budget leaves of each period.
+            let above = ancestry(&job.spec.queue).filter_map(|path| cluster.queues.get(path));
+            let budget = above.into_iter().any(|queue| queue.budget.is_some());
+            lent && (budget || cluster.jobs.values().filter(mate).any(|job| !job.spec.windows.is_empty()))
         };
         // Who waits for what such a job holds at this moment waits for its next pause.
         let waits = |job: &Job| job.attempt.is_none() && (hopeless(&job.id) || apart(job) || rations);
