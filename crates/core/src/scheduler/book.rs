@@ -19,7 +19,6 @@ pub type Amounts = BTreeMap<(NodeId, Part), u64>;
 
 impl<'a> Session<'a> {
     pub fn add(&mut self, step: Step) {
-        self.edition += 1;
         self.holders = None;
         self.note(&step);
         self.steps.push(step);
@@ -35,7 +34,6 @@ impl<'a> Session<'a> {
 
     /// Notes all anew.
     pub fn renew(&mut self) {
-        self.edition += 1;
         self.draft.restart();
         self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
         self.leaving_use.clear();

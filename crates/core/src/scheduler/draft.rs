@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
     pub fn counted(&mut self, spec: &JobSpec, pick: Pick, count: impl Fn(Site<'_>) -> u32) -> Vec<u32> {
         let parts = &self.parts;
         let count = |node: &Node, room: &Room| count(Site { node, room, parts: parts.of(node.id) });
-        let (by_node, looks) = self.counts.take(self.cluster, &self.rooms, (spec, pick), count);
+        let (by_node, looks) = self.counts.take(self.cluster, &self.rooms, (spec, pick), count, |node| parts.of(node).is_some());
         self.work += looks + 1;
         by_node
     }
@@ -103,6 +103,16 @@ impl<'a> Draft<'a> {
         let stamp = self.counts.changed(node);
         self.undo.push((node, self.rooms[node.index()], stamp));
         change(&mut self.rooms[node.index()]);
+    }
+
+    /// Whether what is free on two nodes of one leaf is the same, on the same kind of machine.
+    pub fn are_alike(&self, one: NodeId, other: NodeId) -> bool {
+        let (left, right) = (self.cluster.node(one), self.cluster.node(other));
+        Arc::ptr_eq(&left.machine, &right.machine)
+            && left.leaf == right.leaf
+            && self.room(one) == self.room(other)
+            && self.parts.of(one).is_none()
+            && self.parts.of(other).is_none()
     }
 
     /// The node as it is on the draft, with its GPUs in parts.

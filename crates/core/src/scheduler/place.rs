@@ -216,8 +216,15 @@ impl Search<'_, '_> {
         None
     }
 
+    /// Of neighbours that are alike the first: none of the others is better.
     fn candidates(&self) -> impl Iterator<Item = NodeId> {
-        self.caps.iter().enumerate().filter(|(_, cap)| **cap >= self.workers).map(|(i, _)| NodeId(i as u32))
+        let enough = self.caps.iter().enumerate().filter(|(_, cap)| **cap >= self.workers);
+        let mut last: Option<NodeId> = None;
+        enough.map(|(index, _)| NodeId(index as u32)).filter(move |node| {
+            let alike = last.is_some_and(|last| self.draft.are_alike(last, *node));
+            last = last.filter(|_| alike).or(Some(*node));
+            !alike
+        })
     }
 
     fn best_cell(&mut self, mut spots: Vec<(NodeId, Cell)>) -> Option<Vec<Share>> {
