@@ -217,9 +217,10 @@ impl<'a> Session<'a> {
                 for (at, bytes) in amounts_of(places.iter()) {
                     *freed.entry(at).or_default() += bytes;
                 }
-                for held in self.ends.iter_mut().filter(|held| held.job == *job) {
+                for (index, held) in self.ends.iter_mut().enumerate().filter(|(_, held)| held.job == *job) {
                     let rest = held.places.iter().filter(|place| !places.contains(place)).cloned().collect();
                     held.places = Hold::Chosen(rest);
+                    self.timeline.replaced(index, held, places.iter().map(|place| place.node));
                 }
                 let (places, fresh) = (Hold::Chosen(places), false);
                 self.ends.push(Held { end: by, assumed: false, told: true, fresh, job: *job, places, guest: None });

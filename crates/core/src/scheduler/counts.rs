@@ -62,6 +62,11 @@ impl Counts {
         Counts { kinds: Vec::new(), stamps: vec![0; cluster.nodes.len()], last: 0, uses: 0, closing }
     }
 
+    /// The same with nothing counted yet.
+    pub fn of_none(&self) -> Counts {
+        Counts { stamps: vec![0; self.stamps.len()], closing: self.closing, ..Counts::default() }
+    }
+
     /// The node is about to change; what it was.
     pub fn changed(&mut self, node: NodeId) -> Stamp {
         self.last += 1;

@@ -68,6 +68,14 @@ impl<'a> Draft<'a> {
         self.uplinks = Uplinks::now(self.cluster);
     }
 
+    /// A draft of its own with the rooms of this one.
+    pub fn another(&self) -> Draft<'a> {
+        let (rooms, withheld) = (self.rooms.clone(), self.withheld.clone());
+        let (undo, harms, uplinks) = (Vec::new(), Harms::default(), Uplinks::now(self.cluster));
+        let (parts, counts, work) = (Parts::now(self.cluster), self.counts.of_none(), rooms.len() as u64);
+        Draft { cluster: self.cluster, rooms, undo, withheld, parts, counts, harms, uplinks, work }
+    }
+
     pub fn room(&self, node: NodeId) -> &Room {
         &self.rooms[node.index()]
     }

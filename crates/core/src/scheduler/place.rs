@@ -202,12 +202,13 @@ impl Search<'_, '_> {
                 },
             ]);
         }
-        let deepest = self.candidates().map(|node| self.machine(node).partitions().len()).max()?;
+        let candidates: Vec<NodeId> = self.candidates().collect();
+        let deepest = candidates.iter().map(|node| self.machine(*node).partitions().len()).max()?;
         for depth in 0..deepest.max(1) {
-            let spots = self.candidates().flat_map(|node| {
-                let parts = self.machine(node).partitions();
+            let spots = candidates.iter().flat_map(|node| {
+                let parts = self.machine(*node).partitions();
                 let masks = parts.get(depth.min(parts.len().saturating_sub(1))).map_or(&[0][..], Vec::as_slice);
-                masks.iter().map(move |gpus| (node, Cell { gpus: *gpus, socket: None }))
+                masks.iter().map(move |gpus| (*node, Cell { gpus: *gpus, socket: None }))
             });
             if let Some(found) = self.best_cell(spots.collect()) {
                 return Some(found);
