@@ -75,7 +75,16 @@ impl<'a> Session<'a> {
                 add_along(&mut self.leaving_use, job, leaves);
                 let places = Hold::Leaving(attempt);
                 let fresh = false;
-                self.ends.push(Held { end, assumed: false, told: true, fresh, job: job.id, places, guest: None });
+                self.ends.push(Held {
+                    end,
+                    assumed: false,
+                    told: true,
+                    fresh,
+                    promise: false,
+                    job: job.id,
+                    places,
+                    guest: None,
+                });
             }
             if attempt.stopping().is_none() || self.claim_of(job.id).is_some() {
                 self.commit_budget(job, Some(attempt.placed_at), attempt.live_resources().all_gpus_milli());
@@ -87,7 +96,7 @@ impl<'a> Session<'a> {
                 let guest = self.guest(job, &attempt.guest_of);
                 let places = Hold::Staying(attempt);
                 let fresh = attempt.placed_at == self.now && attempt.ran_from.is_none();
-                self.ends.push(Held { end, assumed, told: false, fresh, job: job.id, places, guest });
+                self.ends.push(Held { end, assumed, told: false, fresh, promise: false, job: job.id, places, guest });
             }
         }
     }
@@ -142,7 +151,8 @@ impl<'a> Session<'a> {
         let from = claim.deadline + self.splitting_at(job, &claim.places);
         let (end, assumed) = self.end_on(job, (claim.deadline, from), claim.places.iter().map(|place| place.node));
         let places = Hold::Chosen(claim.places.clone());
-        self.ends.push(Held { end, assumed, told: false, fresh: false, job: job.id, places, guest: None });
+        let (fresh, promise) = (false, true);
+        self.ends.push(Held { end, assumed, told: false, fresh, promise, job: job.id, places, guest: None });
     }
 
     /// Keeps `places` from everybody else: their GPUs and CPUs, and of their amounts what is not `freed` for them anyway;
@@ -186,7 +196,7 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 let before = std::mem::replace(&mut held.end, end);
-                (held.assumed, held.fresh) = (assumed, true);
+                (held.assumed, held.fresh, held.promise) = (assumed, true, false);
                 self.follow_end(index, before);
             }
             return;
@@ -196,7 +206,8 @@ impl<'a> Session<'a> {
         self.charge(job, places);
         self.commit_budget(job, None, held_by(places).all_gpus_milli());
         let (guest, places) = (self.guest(job, guest_of), Hold::Chosen(places.to_vec()));
-        self.ends.push(Held { end, assumed, told: false, fresh: true, job: id, places, guest });
+        let (fresh, promise) = (true, false);
+        self.ends.push(Held { end, assumed, told: false, fresh, promise, job: id, places, guest });
     }
 
     /// The same whether it is told now or later: a guest that leaves is gone when its grace is over.
@@ -223,7 +234,8 @@ impl<'a> Session<'a> {
                     self.timeline.replaced(index, held, places.iter().map(|place| place.node));
                 }
                 let (places, fresh) = (Hold::Chosen(places), false);
-                self.ends.push(Held { end: by, assumed: false, told: true, fresh, job: *job, places, guest: None });
+                let (assumed, promise) = (false, false);
+                self.ends.push(Held { end: by, assumed, told: true, fresh, promise, job: *job, places, guest: None });
             }
         }
         self.promise(claim, freed);

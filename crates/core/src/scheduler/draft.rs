@@ -85,7 +85,8 @@ impl<'a> Draft<'a> {
     pub fn counted(&mut self, spec: &JobSpec, pick: Pick, count: impl Fn(Site<'_>) -> u32) -> Vec<u32> {
         let parts = &self.parts;
         let count = |node: &Node, room: &Room| count(Site { node, room, parts: parts.of(node.id) });
-        let (by_node, looks) = self.counts.take(self.cluster, &self.rooms, (spec, pick), count, |node| parts.of(node).is_some());
+        let (by_node, looks) =
+            self.counts.take(self.cluster, &self.rooms, (spec, pick), count, |node| parts.of(node).is_some());
         self.work += looks + 1;
         by_node
     }

@@ -5,9 +5,9 @@
 //! one moment to another, and a node is looked at again when something on it ended between them, or changed.
 use super::counts::{Stamp, differing};
 use super::draft::Draft;
+use super::outlook::Outlook;
 use super::reserve::Reserved;
 use super::room::Room;
-use super::outlook::Outlook;
 use super::{Held, Session, Unit};
 use crate::model::ids::NodeId;
 use crate::model::job::Place;
@@ -158,7 +158,8 @@ impl<'a> Session<'a> {
                 nodes.extend(old.into_iter().chain(new).flat_map(Held::nodes));
             }
         }
-        let oldest = self.later.iter().map(|later| later.seen.0).chain(self.outlooks.iter().map(Outlook::ends_seen)).min();
+        let oldest =
+            self.later.iter().map(|later| later.seen.0).chain(self.outlooks.iter().map(Outlook::ends_seen)).min();
         nodes.extend(before[oldest.unwrap_or(before.len()).min(before.len())..].iter().flat_map(Held::nodes));
         self.timeline.restart();
         self.look_again(&nodes);
@@ -240,7 +241,7 @@ impl<'a> Session<'a> {
     /// Of before all that ends, and without what is reserved.
     fn fresh(&self) -> Later<'a> {
         let mut of = self.draft.stamps().to_vec();
-        let promises = self.ends.iter().filter(|held| held.is_promise(&self.promised));
+        let promises = self.ends.iter().filter(|held| held.promise);
         promises.flat_map(Held::nodes).for_each(|node| of[node.index()] = Stamp::MAX);
         Later { by: Time(0), draft: self.draft.another(), seen: (self.ends.len(), 0), of }
     }
@@ -283,7 +284,7 @@ impl<'a> Session<'a> {
         let reserved = self.timeline.reserved_on(node).iter().map(|(index, _)| &self.reserved[*index]);
         let places = reserved.filter(|one| one.end > later.by).flat_map(|one| &one.reservation.places);
         places.filter(|place| place.node == node).for_each(|place| room.take(place));
-        for claimed in held().filter(|held| held.end > later.by && held.is_promise(&self.promised)) {
+        for claimed in held().filter(|held| held.end > later.by && held.promise) {
             claimed.places.iter().filter(|place| place.node == node).for_each(|place| room.take_devices(place));
             let Some(awaited) = self.awaited.get(&claimed.job) else { continue };
             let here = awaited.range((node, Part::Memory(0))..).take_while(|((on, _), _)| *on == node);

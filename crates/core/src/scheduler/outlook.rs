@@ -7,10 +7,10 @@ use super::later::Timeline;
 use super::reserve::Reserved;
 use super::{Held, Session, Unit};
 use crate::model::cluster::Cluster;
-use crate::model::ids::{JobId, NodeId};
+use crate::model::ids::NodeId;
 use crate::model::job::{JobSpec, Level};
 use crate::model::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// So many sizes of workers are remembered; of more, those that came last.
 const SIZES: usize = 8;
@@ -37,7 +37,6 @@ struct Coming<'s, 'a> {
     ends: &'s [Held<'a>],
     reserved: &'s [Reserved],
     timeline: &'s Timeline,
-    promised: &'s BTreeSet<JobId>,
 }
 
 impl<'a> Session<'a> {
@@ -57,9 +56,9 @@ impl<'a> Session<'a> {
             Some(index) => self.outlooks.remove(index),
             None => Outlook::new(self.cluster, gpus),
         };
-        let coming =
-            Coming { ends: &self.ends, reserved: &self.reserved, timeline: &self.timeline, promised: &self.promised };
-        self.draft.work += outlook.refresh(self.cluster, &coming, self.draft.stamps(), |node| self.draft.room(node).gpus);
+        let coming = Coming { ends: &self.ends, reserved: &self.reserved, timeline: &self.timeline };
+        self.draft.work +=
+            outlook.refresh(self.cluster, &coming, self.draft.stamps(), |node| self.draft.room(node).gpus);
         let first = outlook.first(spec);
         if self.outlooks.len() >= SIZES {
             self.outlooks.remove(0);
@@ -164,7 +163,7 @@ impl Coming<'_, '_> {
     /// How many workers the node holds, from moment to moment.
     fn changes(&self, node: NodeId, free: u64, gpus: u32) -> Vec<Change> {
         let held = self.timeline.on(node).iter().map(|(index, gpus)| (&self.ends[*index], *gpus));
-        let held = held.map(|(held, gpus)| (held.end, gpus, held.is_promise(self.promised)));
+        let held = held.map(|(held, gpus)| (held.end, gpus, held.promise));
         let reserved = self.timeline.reserved_on(node).iter();
         let reserved = reserved.map(|(index, gpus)| (self.reserved[*index].end, *gpus, true));
         let mut all: Vec<(Time, u64, bool)> = held.chain(reserved).collect();

@@ -101,7 +101,12 @@ impl<'a> Session<'a> {
         let nodes = self.cluster.nodes.len();
         let mut found = match known {
             Some(index) => self.shortfalls.remove(index),
-            None => Shortfall { kind, nodes: vec![Tally::default(); nodes], sum: Tally::default(), of: vec![Stamp::MAX; nodes] },
+            None => Shortfall {
+                kind,
+                nodes: vec![Tally::default(); nodes],
+                sum: Tally::default(),
+                of: vec![Stamp::MAX; nodes],
+            },
         };
         let stale: Vec<usize> = differing(self.draft.stamps(), &found.of).map(|(index, _)| index).collect();
         self.draft.work += stale.len() as u64;

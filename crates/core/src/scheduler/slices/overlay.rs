@@ -110,7 +110,6 @@ impl Parts {
         moved.all & !parts.whole & !parts.mask()
     }
 
-
     /// Whether somebody holds a part.
     pub fn are_held(&self) -> bool {
         self.nodes.values().any(|parts| !parts.list.is_empty())
