@@ -141,6 +141,9 @@ impl Keeper {
             if self.is_over(clock::boottime_ms()) {
                 break;
             }
+            if self.is_drained() {
+                continue;
+            }
             if let Err(error) = self.sleep() {
                 eprintln!("keeper: cannot wait for events: {error}");
                 std::thread::sleep(std::time::Duration::from_millis(REAP_MS / 50));
@@ -153,6 +156,11 @@ impl Keeper {
     fn is_over(&self, now_ms: u64) -> bool {
         let until = self.resting_until_ms.or(self.ended_ms.map(|at| at + LINGER_MS));
         self.forgotten || until.is_some_and(|until| until <= now_ms)
+    }
+
+    /// The log was written out after the last look, and serving took note of its call: nothing else would wake the loop.
+    fn is_drained(&self) -> bool {
+        self.drain_until_ms.is_some() && self.log.as_ref().is_none_or(LogCopier::finished)
     }
 
     /// Sleeps until a source has something, or something is due.
@@ -244,4 +252,55 @@ fn listen(dir: &Path) -> Result<UnixListener, KeeperError> {
     listener.set_nonblocking(true).map_err(failed("listen on"))?;
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600)).map_err(failed("protect"))?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may")]
+    use super::*;
+    use crate::testing::TempDir;
+
+    /// An ended worker whose log is still being written: only the drain is left to do.
+    fn draining(dir: &Path, log: LogCopier) -> Keeper {
+        let launch = LaunchFile {
+            job: 1,
+            attempt: 1,
+            rank: 0,
+            command: vec!["true".into()],
+            env: BTreeMap::new(),
+            workdir: "/".into(),
+            uid: None,
+            gid: None,
+            groups: None,
+            cpus: None,
+            memory_bytes: None,
+            log: dir.join("log"),
+            cgroup: "ganger-test/1.1.0".into(),
+            lease_deadline_boottime_ms: None,
+            pty: false,
+        };
+        std::fs::write(LaunchFile::path(dir), serde_json::to_vec(&launch).unwrap()).unwrap();
+        let mut keeper = Keeper::open(dir).unwrap();
+        (keeper.log, keeper.drain_until_ms) = (Some(log), Some(u64::MAX));
+        keeper
+    }
+
+    #[test]
+    fn a_log_that_finishes_between_two_looks_is_not_slept_over() {
+        let dir = TempDir::new();
+        let (source, output) = rustix::pipe::pipe().unwrap();
+        let log = LogCopier::start(source, &dir.path().join("log")).unwrap();
+        let mut keeper = draining(dir.path(), log);
+        keeper.tick(clock::boottime_ms());
+        assert!(keeper.ended_ms.is_none() && !keeper.is_drained(), "its output is still open");
+        // The thread finishes after that look; its call is waited for here, and taken note of by serving.
+        drop(output);
+        let wake = keeper.log.as_ref().unwrap().wake().try_clone().unwrap();
+        poll(&mut [PollFd::new(&wake, PollFlags::IN)], None).unwrap();
+        keeper.serve();
+        assert!(keeper.is_drained(), "the loop must look again before it sleeps");
+        keeper.tick(clock::boottime_ms());
+        assert_eq!(keeper.state.phase, Phase::Ended);
+        assert!(!keeper.is_drained());
+    }
 }

@@ -139,7 +139,7 @@ impl Default for Policy {
 }
 
 fn reservations_urgent() -> u32 {
-    64
+    16
 }
 
 fn promote_after() -> Span {

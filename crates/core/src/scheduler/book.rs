@@ -12,6 +12,7 @@ use crate::model::part::Part;
 use crate::model::queue::ancestry;
 use crate::model::split;
 use crate::model::time::{Span, Time};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// What is given out in amounts, by node and what it is of.
@@ -19,8 +20,8 @@ pub type Amounts = BTreeMap<(NodeId, Part), u64>;
 
 impl<'a> Session<'a> {
     pub fn add(&mut self, step: Step) {
-        self.edition += 1;
         self.holders = None;
+        self.kept_nodes = RefCell::default();
         self.note(&step);
         self.steps.push(step);
     }
@@ -35,12 +36,12 @@ impl<'a> Session<'a> {
 
     /// Notes all anew.
     pub fn renew(&mut self) {
-        self.edition += 1;
         self.draft.restart();
         self.queue_used = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.used)).collect();
         self.leaving_use.clear();
         self.committed.clear();
         self.holders = None;
+        self.kept_nodes = RefCell::default();
         let before = std::mem::take(&mut self.ends);
         self.freed.clear();
         self.awaited.clear();
@@ -77,7 +78,16 @@ impl<'a> Session<'a> {
                 add_along(&mut self.leaving_use, job, leaves);
                 let places = Hold::Leaving(attempt);
                 let fresh = false;
-                self.ends.push(Held { end, assumed: false, told: true, fresh, job: job.id, places, guest: None });
+                self.ends.push(Held {
+                    end,
+                    assumed: false,
+                    told: true,
+                    fresh,
+                    promise: false,
+                    job: job.id,
+                    places,
+                    guest: None,
+                });
             }
             if attempt.stopping().is_none() || self.claim_of(job.id).is_some() {
                 self.commit_budget(job, Some(attempt.placed_at), attempt.live_resources().all_gpus_milli());
@@ -89,7 +99,7 @@ impl<'a> Session<'a> {
                 let guest = self.guest(job, &attempt.guest_of);
                 let places = Hold::Staying(attempt);
                 let fresh = attempt.placed_at == self.now && attempt.ran_from.is_none();
-                self.ends.push(Held { end, assumed, told: false, fresh, job: job.id, places, guest });
+                self.ends.push(Held { end, assumed, told: false, fresh, promise: false, job: job.id, places, guest });
             }
         }
     }
@@ -144,7 +154,8 @@ impl<'a> Session<'a> {
         let from = claim.deadline + self.splitting_at(job, &claim.places);
         let (end, assumed) = self.end_on(job, (claim.deadline, from), claim.places.iter().map(|place| place.node));
         let places = Hold::Chosen(claim.places.clone());
-        self.ends.push(Held { end, assumed, told: false, fresh: false, job: job.id, places, guest: None });
+        let (fresh, promise) = (false, true);
+        self.ends.push(Held { end, assumed, told: false, fresh, promise, job: job.id, places, guest: None });
     }
 
     /// Keeps `places` from everybody else: their GPUs and CPUs, and of their amounts what is not `freed` for them anyway;
@@ -188,7 +199,7 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 let before = std::mem::replace(&mut held.end, end);
-                (held.assumed, held.fresh) = (assumed, true);
+                (held.assumed, held.fresh, held.promise) = (assumed, true, false);
                 self.follow_end(index, before);
             }
             return;
@@ -198,7 +209,8 @@ impl<'a> Session<'a> {
         self.charge(job, places);
         self.commit_budget(job, None, held_by(places).all_gpus_milli());
         let (guest, places) = (self.guest(job, guest_of), Hold::Chosen(places.to_vec()));
-        self.ends.push(Held { end, assumed, told: false, fresh: true, job: id, places, guest });
+        let (fresh, promise) = (true, false);
+        self.ends.push(Held { end, assumed, told: false, fresh, promise, job: id, places, guest });
     }
 
     /// The same whether it is told now or later: a guest that leaves is gone when its grace is over.
@@ -219,12 +231,14 @@ impl<'a> Session<'a> {
                 for (at, bytes) in amounts_of(places.iter()) {
                     *freed.entry(at).or_default() += bytes;
                 }
-                for held in self.ends.iter_mut().filter(|held| held.job == *job) {
+                for (index, held) in self.ends.iter_mut().enumerate().filter(|(_, held)| held.job == *job) {
                     let rest = held.places.iter().filter(|place| !places.contains(place)).cloned().collect();
                     held.places = Hold::Chosen(rest);
+                    self.timeline.replaced(index, held, places.iter().map(|place| place.node));
                 }
                 let (places, fresh) = (Hold::Chosen(places), false);
-                self.ends.push(Held { end: by, assumed: false, told: true, fresh, job: *job, places, guest: None });
+                let (assumed, promise) = (false, false);
+                self.ends.push(Held { end: by, assumed, told: true, fresh, promise, job: *job, places, guest: None });
             }
         }
         self.promise(claim, freed);

@@ -9,6 +9,7 @@ use crate::model::ids::NodeId;
 use crate::model::job::{JobSpec, Shape};
 use crate::model::node::Node;
 use crate::model::time::Span;
+use std::sync::Arc;
 
 /// So many kinds are remembered; of more, those that were asked for last.
 const KINDS: usize = 64;
@@ -61,6 +62,11 @@ impl Counts {
         Counts { kinds: Vec::new(), stamps: vec![0; cluster.nodes.len()], last: 0, uses: 0, closing }
     }
 
+    /// The same with nothing counted yet.
+    pub fn of_none(&self) -> Counts {
+        Counts { stamps: vec![0; self.stamps.len()], closing: self.closing, ..Counts::default() }
+    }
+
     /// The node is about to change; what it was.
     pub fn changed(&mut self, node: NodeId) -> Stamp {
         self.last += 1;
@@ -84,6 +90,7 @@ impl Counts {
         rooms: &[Room],
         (spec, pick): (&JobSpec, Pick),
         count: impl Fn(&Node, &Room) -> u32,
+        in_parts: impl Fn(NodeId) -> bool,
     ) -> (Vec<u32>, u64) {
         self.uses += 1;
         let least = || spec.can_save().then(|| cluster.policy.least_stay(spec));
@@ -91,9 +98,7 @@ impl Counts {
         let stay = self.closing.then(|| (spec.time_limit, least(), lenders()));
         let Some(known) = self.kinds.iter_mut().find(|counted| counted.wish.is_of(spec, pick, &stay)) else {
             let allowed = pick.allowed(cluster, spec);
-            let nodes = cluster.nodes.iter().zip(rooms).zip(&allowed);
-            let by_node: Vec<u32> =
-                nodes.map(|((node, room), allowed)| if *allowed { count(node, room) } else { 0 }).collect();
+            let by_node = counted_all(cluster, rooms, &allowed, (count, in_parts));
             let (wish, of) = (Wish::of(spec, pick, stay), self.stamps.clone());
             let before = of.iter().copied().zip(by_node.iter().copied()).collect();
             self.remember(Counted { wish, allowed, by_node: Vec::new(), of, before, at: self.uses });
@@ -129,6 +134,26 @@ impl Counts {
             counted.by_node = by_node;
         }
     }
+}
+
+/// Neighbours that are alike are counted once.
+fn counted_all<'n>(
+    cluster: &'n Cluster,
+    rooms: &'n [Room],
+    allowed: &[bool],
+    (count, in_parts): (impl Fn(&Node, &Room) -> u32, impl Fn(NodeId) -> bool),
+) -> Vec<u32> {
+    let mut last: Option<(&'n Node, &'n Room, u32)> = None;
+    let mut counted = |node: &'n Node, room: &'n Room| {
+        let alike = last.filter(|(other, same, _)| {
+            Arc::ptr_eq(&node.machine, &other.machine) && room == *same && !in_parts(other.id)
+        });
+        let found = alike.filter(|_| !in_parts(node.id)).map_or_else(|| count(node, room), |(_, _, found)| found);
+        last = Some((node, room, found));
+        found
+    };
+    let nodes = cluster.nodes.iter().zip(rooms).zip(allowed);
+    nodes.map(|((node, room), allowed)| if *allowed { counted(node, room) } else { 0 }).collect()
 }
 
 /// Where the two differ, with what is in the first.

@@ -68,6 +68,14 @@ impl<'a> Draft<'a> {
         self.uplinks = Uplinks::now(self.cluster);
     }
 
+    /// A draft of its own with the rooms of this one.
+    pub fn another(&self) -> Draft<'a> {
+        let (rooms, withheld) = (self.rooms.clone(), self.withheld.clone());
+        let (undo, harms, uplinks) = (Vec::new(), Harms::default(), Uplinks::now(self.cluster));
+        let (parts, counts, work) = (Parts::now(self.cluster), self.counts.of_none(), rooms.len() as u64);
+        Draft { cluster: self.cluster, rooms, undo, withheld, parts, counts, harms, uplinks, work }
+    }
+
     pub fn room(&self, node: NodeId) -> &Room {
         &self.rooms[node.index()]
     }
@@ -77,7 +85,8 @@ impl<'a> Draft<'a> {
     pub fn counted(&mut self, spec: &JobSpec, pick: Pick, count: impl Fn(Site<'_>) -> u32) -> Vec<u32> {
         let parts = &self.parts;
         let count = |node: &Node, room: &Room| count(Site { node, room, parts: parts.of(node.id) });
-        let (by_node, looks) = self.counts.take(self.cluster, &self.rooms, (spec, pick), count);
+        let (by_node, looks) =
+            self.counts.take(self.cluster, &self.rooms, (spec, pick), count, |node| parts.of(node).is_some());
         self.work += looks + 1;
         by_node
     }
@@ -103,6 +112,16 @@ impl<'a> Draft<'a> {
         let stamp = self.counts.changed(node);
         self.undo.push((node, self.rooms[node.index()], stamp));
         change(&mut self.rooms[node.index()]);
+    }
+
+    /// Whether what is free on two nodes of one leaf is the same, on the same kind of machine.
+    pub fn are_alike(&self, one: NodeId, other: NodeId) -> bool {
+        let (left, right) = (self.cluster.node(one), self.cluster.node(other));
+        Arc::ptr_eq(&left.machine, &right.machine)
+            && left.leaf == right.leaf
+            && self.room(one) == self.room(other)
+            && self.parts.of(one).is_none()
+            && self.parts.of(other).is_none()
     }
 
     /// The node as it is on the draft, with its GPUs in parts.

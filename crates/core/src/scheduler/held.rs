@@ -3,7 +3,6 @@ use super::Unit;
 use crate::model::ids::{JobId, NodeId};
 use crate::model::job::{Attempt, Place};
 use crate::model::time::Time;
-use std::collections::BTreeSet;
 
 /// Devices with the moment at which they come free.
 #[derive(Debug)]
@@ -15,6 +14,8 @@ pub struct Held<'a> {
     pub told: bool,
     /// It starts at this moment.
     pub fresh: bool,
+    /// A claim keeps it.
+    pub promise: bool,
     pub job: JobId,
     pub places: Hold<'a>,
     /// Who has reserved starts on these devices, and when they come free for one of those.
@@ -27,11 +28,6 @@ impl Held<'_> {
         self.fresh && self.assumed
     }
 
-    /// What a claim keeps; of a job that moves, only what it moves to.
-    pub fn is_promise(&self, promised: &BTreeSet<JobId>) -> bool {
-        !self.told && promised.contains(&self.job)
-    }
-
     /// Where its places are, some more than once.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
         self.places.iter().map(|place| place.node)
@@ -39,9 +35,8 @@ impl Held<'_> {
 
     /// Whether the same devices come free at the same moment, with the same standing.
     pub fn is_as(&self, other: &Held<'_>) -> bool {
-        let one = (self.job, self.end, self.assumed, self.told, self.fresh, &self.guest);
-        one == (other.job, other.end, other.assumed, other.told, other.fresh, &other.guest)
-            && self.places.are(&other.places)
+        let is = |held: &Held<'_>| (held.job, held.end, held.assumed, held.told, held.fresh, held.promise);
+        is(self) == is(other) && self.guest == other.guest && self.places.are(&other.places)
     }
 
     /// When the devices come free for the unit: a guest makes way for those whose guest it is.

@@ -9,7 +9,6 @@ use super::outlook::Outlook;
 use super::reserve::Reserved;
 use super::room::Room;
 use super::{Held, Session, Unit};
-use crate::model::cluster::Cluster;
 use crate::model::ids::NodeId;
 use crate::model::job::Place;
 use crate::model::part::Part;
@@ -41,10 +40,10 @@ pub struct Timeline {
     order: Vec<(Time, usize)>,
     /// By entry of `ends`, its GPUs; of who gives up a part maybe more.
     gpus: Vec<i64>,
-    /// By node, the entries of `ends` that have or had places there.
-    on: Vec<Vec<usize>>,
-    /// By node, the reserved starts there, and how many are in it.
-    reserved_on: Vec<Vec<usize>>,
+    /// By node, the entries of `ends` that have or had places there, with their GPUs.
+    on: Vec<Vec<(usize, u64)>>,
+    /// By node, the reserved starts there, with their GPUs, and how many are in it.
+    reserved_on: Vec<Vec<(usize, u64)>>,
     reserved: usize,
     /// Somebody is a guest, so it may be gone sooner for some than for others.
     pub guests: bool,
@@ -98,12 +97,24 @@ impl Timeline {
     }
 
     /// The entries of `ends` that have or had places on the node.
-    pub fn on(&self, node: NodeId) -> &[usize] {
+    pub fn on(&self, node: NodeId) -> &[(usize, u64)] {
         &self.on[node.index()]
     }
 
-    pub fn reserved_on(&self, node: NodeId) -> &[usize] {
+    pub fn reserved_on(&self, node: NodeId) -> &[(usize, u64)] {
         &self.reserved_on[node.index()]
+    }
+
+    /// The entry has other places than before: some of `nodes` are not among them any more.
+    pub fn replaced(&mut self, index: usize, held: &Held<'_>, nodes: impl Iterator<Item = NodeId>) {
+        if index >= self.order.len() {
+            return;
+        }
+        for node in nodes {
+            let gpus = held.places.iter().filter(|place| place.node == node).fold(0, |all, place| all | place.gpus);
+            let here = self.on[node.index()].iter_mut().filter(|(at, _)| *at == index);
+            here.for_each(|(_, held)| *held = gpus);
+        }
     }
 
     /// Nodes with a reserved start, by index.
@@ -223,8 +234,16 @@ impl<'a> Session<'a> {
         let nearest = self.later.iter().map(ends).enumerate().min_by_key(|(_, ends)| *ends);
         match nearest.filter(|(_, ends)| *ends <= FAR || self.later.len() >= MOMENTS) {
             Some((index, _)) => self.later.remove(index),
-            None => Later::fresh(self.cluster, by),
+            None => self.fresh(),
         }
+    }
+
+    /// Of before all that ends, and without what is reserved.
+    fn fresh(&self) -> Later<'a> {
+        let mut of = self.draft.stamps().to_vec();
+        let promises = self.ends.iter().filter(|held| held.promise);
+        promises.flat_map(Held::nodes).for_each(|node| of[node.index()] = Stamp::MAX);
+        Later { by: Time(0), draft: self.draft.another(), seen: (self.ends.len(), 0), of }
     }
 
     fn brought_to(&mut self, by: Time) -> Later<'a> {
@@ -255,17 +274,17 @@ impl<'a> Session<'a> {
     /// Of a claim only what its victims have freed by then: the rest was never free on this draft.
     fn room_by(&self, node: NodeId, later: &Later<'a>) -> Room {
         let mut room = *self.draft.room(node);
-        let held = || self.timeline.on(node).iter().map(|index| &self.ends[*index]);
+        let held = || self.timeline.on(node).iter().map(|(index, _)| &self.ends[*index]);
         for held in held().filter(|held| held.end <= later.by) {
             for place in held.places.iter().filter(|place| place.node == node) {
                 room.give(place);
                 self.draft.withhold(node, &mut room);
             }
         }
-        let reserved = self.timeline.reserved_on(node).iter().map(|index| &self.reserved[*index]);
+        let reserved = self.timeline.reserved_on(node).iter().map(|(index, _)| &self.reserved[*index]);
         let places = reserved.filter(|one| one.end > later.by).flat_map(|one| &one.reservation.places);
         places.filter(|place| place.node == node).for_each(|place| room.take(place));
-        for claimed in held().filter(|held| held.end > later.by && held.is_promise(&self.promised)) {
+        for claimed in held().filter(|held| held.end > later.by && held.promise) {
             claimed.places.iter().filter(|place| place.node == node).for_each(|place| room.take_devices(place));
             let Some(awaited) = self.awaited.get(&claimed.job) else { continue };
             let here = awaited.range((node, Part::Memory(0))..).take_while(|((on, _), _)| *on == node);
@@ -277,8 +296,9 @@ impl<'a> Session<'a> {
     /// The entries of `ends`, and the reserved starts, that have or had places on one of the nodes.
     pub fn on_nodes(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) -> (Vec<usize>, Vec<usize>) {
         let timeline = self.timeline();
-        let on = |by_node: &[Vec<usize>]| {
-            let mut found: Vec<usize> = nodes.clone().flat_map(|node| by_node[node.index()].iter().copied()).collect();
+        let on = |by_node: &[Vec<(usize, u64)>]| {
+            let here = nodes.clone().flat_map(|node| by_node[node.index()].iter());
+            let mut found: Vec<usize> = here.map(|(index, _)| *index).collect();
             found.sort_unstable();
             found.dedup();
             found
@@ -288,22 +308,18 @@ impl<'a> Session<'a> {
 }
 
 impl<'a> Later<'a> {
-    fn fresh(cluster: &'a Cluster, by: Time) -> Later<'a> {
-        let nodes = cluster.nodes.len();
-        Later { by, draft: Draft::now(cluster), seen: (0, 0), of: vec![Stamp::MAX; nodes] }
-    }
-
     fn forget_reserved(&mut self, timeline: &Timeline) {
         self.seen.1 = 0;
         timeline.reserved_nodes().for_each(|node| self.of[node] = Stamp::MAX);
     }
 }
 
-fn note<'p>(by_node: &mut [Vec<usize>], index: usize, places: impl Iterator<Item = &'p Place>) {
+fn note<'p>(by_node: &mut [Vec<(usize, u64)>], index: usize, places: impl Iterator<Item = &'p Place>) {
     for place in places {
         let here = &mut by_node[place.node.index()];
-        if here.last() != Some(&index) {
-            here.push(index);
+        match here.last_mut().filter(|(last, _)| *last == index) {
+            Some((_, gpus)) => *gpus |= place.gpus,
+            None => here.push((index, place.gpus)),
         }
     }
 }

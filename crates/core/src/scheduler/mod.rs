@@ -141,19 +141,21 @@ pub(crate) struct Session<'a> {
     pub by_service: bool,
     /// Whole nodes are promised to some queue.
     promises_nodes: bool,
-    /// The nodes that are kept for these, in the edition of then.
-    kept_nodes: RefCell<Option<(u64, Rc<whole::AllKept<'a>>)>>,
+    /// The nodes that are kept for these; made when they are first asked for, and again after the books changed.
+    kept_nodes: RefCell<Option<Rc<whole::AllKept<'a>>>>,
+    /// Some queue has a limit.
+    limited: bool,
     /// Everyone who could leave; made when it is first asked for.
     pool: Option<Rc<Pool<'a>>>,
+    /// Of them, whom a claimant may stop where only its class gives a right.
+    rights: BTreeMap<Priority, Vec<bool>>,
     offers: Vec<Offers>,
     /// What is free at coming moments.
     later: Vec<Later<'a>>,
     timeline: Timeline,
     outlooks: Vec<Outlook>,
-    /// Rises with every step that is added or taken back.
-    edition: u64,
-    /// By how much such gangs miss, in the edition of then.
-    shortfalls: BTreeMap<GangKey<'a>, (u64, Shortfall)>,
+    /// By how much gangs of such workers miss.
+    shortfalls: Vec<Shortfall>,
     /// Requests that failed already: equal ones fail for the same reason, and start no sooner than the last of them.
     failed: BTreeMap<ClassKey<'a>, (Blocker, Time)>,
     /// Whether an empty healthy cluster holds such a gang; if not, by how much it misses.
@@ -212,13 +214,14 @@ impl<'a> Session<'a> {
             by_service: attained::is_used(cluster),
             promises_nodes: cluster.promises_nodes(),
             kept_nodes: RefCell::default(),
+            limited: cluster.queues.values().any(|queue| queue.limit != Limit::default()),
             pool: None,
+            rights: BTreeMap::new(),
             offers: Vec::new(),
             later: Vec::new(),
             timeline: Timeline::default(),
             outlooks: Vec::new(),
-            edition: 0,
-            shortfalls: BTreeMap::new(),
+            shortfalls: Vec::new(),
             failed: BTreeMap::new(),
             satisfiable: BTreeMap::new(),
         };
@@ -329,6 +332,9 @@ impl<'a> Session<'a> {
 
     /// What the unit claims is charged already.
     pub fn over_limit_with(&self, unit: &Unit<'a>, holds: impl Iterator<Item = Resources>) -> Option<Blocker> {
+        if !self.limited {
+            return None;
+        }
         let mut sums: BTreeMap<&str, (Resources, Resources)> = BTreeMap::new();
         for (job, holds) in unit.iter().zip(holds) {
             let charged = self.claim_of(job.id).map_or(Resources::ZERO, |claim| book::held_by(&claim.places));

@@ -7,10 +7,10 @@ use super::later::Timeline;
 use super::reserve::Reserved;
 use super::{Held, Session, Unit};
 use crate::model::cluster::Cluster;
-use crate::model::ids::{JobId, NodeId};
+use crate::model::ids::NodeId;
 use crate::model::job::{JobSpec, Level};
 use crate::model::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// So many sizes of workers are remembered; of more, those that came last.
 const SIZES: usize = 8;
@@ -37,7 +37,6 @@ struct Coming<'s, 'a> {
     ends: &'s [Held<'a>],
     reserved: &'s [Reserved],
     timeline: &'s Timeline,
-    promised: &'s BTreeSet<JobId>,
 }
 
 impl<'a> Session<'a> {
@@ -57,8 +56,7 @@ impl<'a> Session<'a> {
             Some(index) => self.outlooks.remove(index),
             None => Outlook::new(self.cluster, gpus),
         };
-        let coming =
-            Coming { ends: &self.ends, reserved: &self.reserved, timeline: &self.timeline, promised: &self.promised };
+        let coming = Coming { ends: &self.ends, reserved: &self.reserved, timeline: &self.timeline };
         self.draft.work +=
             outlook.refresh(self.cluster, &coming, self.draft.stamps(), |node| self.draft.room(node).gpus);
         let first = outlook.first(spec);
@@ -164,28 +162,23 @@ impl Outlook {
 impl Coming<'_, '_> {
     /// How many workers the node holds, from moment to moment.
     fn changes(&self, node: NodeId, free: u64, gpus: u32) -> Vec<Change> {
-        let on_node = |places: &mut dyn Iterator<Item = &crate::model::job::Place>| {
-            places.filter(|place| place.node == node).fold(0, |mask, place| mask | place.gpus)
+        let held = self.timeline.on(node).iter().map(|(index, gpus)| (&self.ends[*index], *gpus));
+        let held = held.map(|(held, gpus)| (held.end, gpus, held.promise));
+        let reserved = self.timeline.reserved_on(node).iter();
+        let reserved = reserved.map(|(index, gpus)| (self.reserved[*index].end, *gpus, true));
+        let mut all: Vec<(Time, u64, bool)> = held.chain(reserved).collect();
+        all.sort_unstable();
+        let at = |time: Time| {
+            let ended = all.iter().filter(|(end, _, _)| *end <= time);
+            let given = ended.fold(free, |mask, (_, gpus, _)| mask | gpus);
+            let kept = all.iter().filter(|(end, _, promise)| *end > time && *promise);
+            i64::from((kept.fold(given, |mask, (_, gpus, _)| mask & !gpus)).count_ones() / gpus)
         };
-        let held = self.timeline.on(node).iter().map(|index| &self.ends[*index]);
-        let held: Vec<(Time, u64, bool)> =
-            held.map(|held| (held.end, on_node(&mut held.places.iter()), held.is_promise(self.promised))).collect();
-        let reserved = self.timeline.reserved_on(node).iter().map(|index| &self.reserved[*index]);
-        let reserved: Vec<(Time, u64, bool)> =
-            reserved.map(|one| (one.end, on_node(&mut one.reservation.places.iter()), true)).collect();
-        let mut times: Vec<Time> = held.iter().chain(&reserved).map(|(end, _, _)| *end).collect();
-        times.push(Time(0));
-        times.sort_unstable();
-        times.dedup();
-        let mut before = 0;
-        let mut changes = Vec::new();
-        for at in times {
-            let given = held.iter().filter(|(end, _, _)| *end <= at).fold(free, |mask, (_, gpus, _)| mask | gpus);
-            let kept = held.iter().chain(&reserved).filter(|(end, _, promise)| *end > at && *promise);
-            let mask = kept.fold(given, |mask, (_, gpus, _)| mask & !gpus);
-            let workers = i64::from(mask.count_ones() / gpus);
+        let (mut before, mut changes) = (0, Vec::new());
+        for time in std::iter::once(Time(0)).chain(all.iter().map(|(end, _, _)| *end)) {
+            let workers = at(time);
             if workers != before {
-                changes.push((at, workers - before));
+                changes.push((time, workers - before));
             }
             before = workers;
         }

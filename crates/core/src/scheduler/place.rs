@@ -202,12 +202,13 @@ impl Search<'_, '_> {
                 },
             ]);
         }
-        let deepest = self.candidates().map(|node| self.machine(node).partitions().len()).max()?;
+        let candidates: Vec<NodeId> = self.candidates().collect();
+        let deepest = candidates.iter().map(|node| self.machine(*node).partitions().len()).max()?;
         for depth in 0..deepest.max(1) {
-            let spots = self.candidates().flat_map(|node| {
-                let parts = self.machine(node).partitions();
+            let spots = candidates.iter().flat_map(|node| {
+                let parts = self.machine(*node).partitions();
                 let masks = parts.get(depth.min(parts.len().saturating_sub(1))).map_or(&[0][..], Vec::as_slice);
-                masks.iter().map(move |gpus| (node, Cell { gpus: *gpus, socket: None }))
+                masks.iter().map(move |gpus| (*node, Cell { gpus: *gpus, socket: None }))
             });
             if let Some(found) = self.best_cell(spots.collect()) {
                 return Some(found);
@@ -216,8 +217,15 @@ impl Search<'_, '_> {
         None
     }
 
+    /// Of neighbours that are alike the first: none of the others is better.
     fn candidates(&self) -> impl Iterator<Item = NodeId> {
-        self.caps.iter().enumerate().filter(|(_, cap)| **cap >= self.workers).map(|(i, _)| NodeId(i as u32))
+        let enough = self.caps.iter().enumerate().filter(|(_, cap)| **cap >= self.workers);
+        let mut last: Option<NodeId> = None;
+        enough.map(|(index, _)| NodeId(index as u32)).filter(move |node| {
+            let alike = last.is_some_and(|last| self.draft.are_alike(last, *node));
+            last = last.filter(|_| alike).or(Some(*node));
+            !alike
+        })
     }
 
     fn best_cell(&mut self, mut spots: Vec<(NodeId, Cell)>) -> Option<Vec<Share>> {

@@ -269,7 +269,7 @@ impl<'a> Session<'a> {
         let reserved = self.reserved.iter().filter(|reserved| reserved.end > at);
         self.draft.take_all(reserved.flat_map(|reserved| reserved.reservation.places.iter()));
         // Of a claim only what its victims have freed by then: the rest was never free on this draft.
-        for held in self.ends.iter().filter(|held| held.end > at && held.is_promise(&self.promised)) {
+        for held in self.ends.iter().filter(|held| held.end > at && held.promise) {
             for place in held.places.iter() {
                 // Its part of a GPU lies on the draft since the claim was noted, on top of what its victims hold.
                 self.draft.take(&Place::of_devices(place.node, place.gpus, place.cpus));
@@ -287,7 +287,7 @@ impl<'a> Session<'a> {
     /// claims, that then still hold them.
     fn spoken_for(&self, start: Time, known: &[usize]) -> impl Iterator<Item = ((NodeId, Part), u64)> {
         let reserved = known.iter().map(|index| &self.reserved[*index]).filter(move |one| one.end > start);
-        let claimed = self.ends.iter().filter(move |held| held.end > start && held.is_promise(&self.promised));
+        let claimed = self.ends.iter().filter(move |held| held.end > start && held.promise);
         let claimed = claimed.filter_map(|held| self.awaited.get(&held.job));
         let covered = reserved.map(|one| &one.covered).chain(claimed);
         covered.flat_map(|sums| sums.iter().map(|(at, bytes)| (*at, *bytes)))

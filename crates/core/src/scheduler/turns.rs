@@ -13,6 +13,7 @@ type Rank = (bool, Priority, Priority, bool);
 
 pub struct Turns<'u, 'a> {
     units: &'u [Unit<'a>],
+    /// What each asks, where shares count.
     asks: Vec<Ask>,
     shares: Shares<'a>,
     classes: VecDeque<Class>,
@@ -47,7 +48,6 @@ struct Candidate {
 impl<'u, 'a> Turns<'u, 'a> {
     /// The units, by seniority within their classes, without those that start already.
     pub fn new(session: &Session<'a>, units: &'u [Unit<'a>]) -> Turns<'u, 'a> {
-        let asks: Vec<Ask> = units.iter().map(|unit| session.ask_of(unit)).collect();
         let mut shares = Shares::new(session);
         let left: Vec<usize> = (0..units.len()).filter(|i| !session.started.contains(&units[*i][0].id)).collect();
         let mut by_class: Vec<(Rank, Vec<usize>)> = Vec::new();
@@ -66,7 +66,9 @@ impl<'u, 'a> Turns<'u, 'a> {
             rank.3 || members.iter().all(|index| units[*index][0].spec.queue == units[members[0]][0].spec.queue)
         };
         let shared = by_class.iter().any(|(rank, members)| !in_one_line(rank, members));
+        let mut asks: Vec<Ask> = Vec::new();
         if shared {
+            asks.extend(units.iter().map(|unit| session.ask_of(unit)));
             let open = |index: &usize| units[*index].iter().all(|job| session.is_open(job));
             let wanted: Vec<(usize, usize)> =
                 left.iter().copied().filter(open).map(|i| (i, shares.tenant_of(&units[i][0].spec.queue))).collect();

@@ -33,6 +33,16 @@ pub struct Pool<'a> {
     pub victims: Vec<Victim<'a>>,
     /// By node, ascending.
     pub on: Vec<Vec<usize>>,
+    /// Ascending.
+    by_job: Vec<(JobId, usize)>,
+}
+
+impl Pool<'_> {
+    /// The victims that the job belongs to.
+    fn of(&self, job: JobId) -> impl Iterator<Item = usize> {
+        let first = self.by_job.partition_point(|(id, _)| *id < job);
+        self.by_job[first..].iter().take_while(move |(id, _)| *id == job).map(|(_, victim)| *victim)
+    }
 }
 
 /// GPU-milliseconds of work that stopping `job` now would lose.
@@ -77,21 +87,35 @@ impl<'a> Session<'a> {
     }
 
     /// Whether each of the pool may be told to leave for the unit.
-    pub fn legal_for(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, pool: &Pool<'a>) -> Vec<bool> {
-        // The common case is quick: of thousands most are of no lower class, or never yield.
-        let class = unit.iter().map(|job| job.spec.priority).max().unwrap_or(Priority::P3);
+    pub fn legal_for(&mut self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, pool: &Pool<'a>) -> Vec<bool> {
         let plain = self.cluster.pools.is_empty() && !self.by_service && !self.is_owed_nodes(unit);
-        let by_class = claimant.is_none() && plain;
+        if claimant.is_none() && plain {
+            return self.legal_by_class(unit, pool);
+        }
         let wanted = self.wanted_pools();
         let legal = |victim: &Victim<'a>| {
-            if by_class && victim.yields_above.is_none_or(|above| above <= class) {
-                return false;
-            }
             let guests = self.are_guests(unit, victim);
             let legal = |job: &&Job| self.may_stop(unit, claimant, job, guests) && !self.leaving.contains(&job.id);
             victim.jobs.iter().all(legal) && !self.are_lent_by(&wanted, unit, &victim.places)
         };
         pool.victims.iter().map(legal).collect()
+    }
+
+    /// The common case: where nothing gives a right but the class, claimants of one class have the same rights.
+    fn legal_by_class(&mut self, unit: &Unit<'a>, pool: &Pool<'a>) -> Vec<bool> {
+        let lowest = unit.iter().max_by_key(|job| job.spec.priority);
+        let class = lowest.map_or(Priority::P3, |job| job.spec.priority);
+        if !self.rights.contains_key(&class) {
+            let may_leave = |victim: &Victim<'a>| {
+                victim.yields_above.is_some_and(|above| above > class)
+                    && victim.jobs.iter().all(|job| may_free(self, unit, job, false))
+            };
+            let rights = pool.victims.iter().map(may_leave).collect();
+            self.rights.insert(class, rights);
+        }
+        let mut legal = self.rights[&class].clone();
+        self.leaving.iter().flat_map(|job| pool.of(*job)).for_each(|victim| legal[victim] = false);
+        legal
     }
 
     /// Whether the unit may stop this job by its class, because somebody of its gang is a guest of the unit's pool or, alone,
@@ -134,7 +158,12 @@ impl<'a> Session<'a> {
             victims.iter().enumerate().flat_map(|(i, gang)| parts(self.cluster, gang, i, self.now)).collect();
         victims.extend(parts);
         let on = on_nodes(&victims, self.cluster.nodes.len());
-        Pool { victims, on }
+        let ids = |(index, victim): (usize, &Victim<'a>)| -> Vec<(JobId, usize)> {
+            victim.jobs.iter().map(|job| (job.id, index)).collect()
+        };
+        let mut by_job: Vec<(JobId, usize)> = victims.iter().enumerate().flat_map(ids).collect();
+        by_job.sort_unstable();
+        Pool { victims, on, by_job }
     }
 }
 

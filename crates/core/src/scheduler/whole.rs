@@ -22,13 +22,8 @@ pub type AllKept<'a> = Vec<Kept<'a>>;
 impl<'a> Session<'a> {
     /// What is kept as the books are now.
     fn kept(&self) -> Rc<AllKept<'a>> {
-        let mut known = self.kept_nodes.borrow_mut();
-        if let Some((_, kept)) = known.as_ref().filter(|(edition, _)| *edition == self.edition) {
-            return Rc::clone(kept);
-        }
-        let kept = Rc::new(self.cluster.kept_nodes(self.all_held(), self.now));
-        *known = Some((self.edition, Rc::clone(&kept)));
-        kept
+        let made = || Rc::new(self.cluster.kept_nodes(self.all_held(), self.now));
+        Rc::clone(self.kept_nodes.borrow_mut().get_or_insert_with(made))
     }
 
     fn all_held(&self) -> impl Iterator<Item = Holds<'_>> {

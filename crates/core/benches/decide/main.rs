@@ -1,7 +1,10 @@
 //! How long one decision takes on 1,000, 4,000 and 10,000 × 8 GPUs that are nearly full and fragmented, from a cold start:
 //! every run builds its index from the bare cluster. Prints a table; the bars are those of the design. Run it with
-//! `cargo bench -p ganger-core`; a word after `--` runs only the rows that contain it (`4000` only those of that size).
+//! `cargo bench -p ganger-core`; a word after `--` runs only the rows that contain it (`4000` only those of that size), and
+//! `--plot FILE` draws how it all grows.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
+mod plot;
+
 use ganger_core::lifecycle::input::NodeSpec;
 use ganger_core::lifecycle::{Effects, Input, apply};
 use ganger_core::model::cluster::NodePlacement;
@@ -24,10 +27,39 @@ const NOW: Time = Time(1_000_000_000_000);
 const LATER: Time = Time(1_000_003_600_000);
 
 fn main() {
-    let only: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let plot = words.iter().position(|word| word == "--plot").filter(|at| at + 1 < words.len());
+    let file = plot.map(|at| words.drain(at..at + 2).nth(1).expect("two words"));
+    let only: Vec<String> = words.into_iter().filter(|word| !word.starts_with('-')).collect();
     println!("{:<54} {:>10} {:>10} {:>10}  {:>8} {:>9}", "one decision", "p50", "p99", "bar (p99)", "steps", "work");
+    let mut figures = Figures::default();
     for nodes in SIZES {
-        Bench { nodes, only: &only }.run();
+        Bench { nodes, only: &only }.run(&mut figures);
+    }
+    if let Some(file) = file {
+        std::fs::write(&file, figures.svg()).expect("the file can be written");
+        println!("drawn in {file}");
+    }
+}
+
+/// What is drawn: by size, p99 in ms, and MiB.
+#[derive(Default)]
+struct Figures {
+    placing: Vec<(u32, f64)>,
+    cycles: Vec<(u32, f64)>,
+    next_cycles: Vec<(u32, f64)>,
+    memory: Vec<(u32, f64)>,
+}
+
+impl Figures {
+    fn svg(self) -> String {
+        let line = |name, points, bar| plot::Line { name, points, bar };
+        let times = [
+            line("place a gang of 64 x 8 GPUs, cold (bar 10)", self.placing, Some(10.0)),
+            line("a whole cycle, 10,000 pending, cold (bar 250)", self.cycles, Some(250.0)),
+            line("the next cycle, one job has ended (bar 20)", self.next_cycles, Some(20.0)),
+        ];
+        plot::svg(&times, &[line("nodes and running jobs", self.memory, None)])
     }
 }
 
@@ -41,7 +73,7 @@ impl Bench<'_> {
         self.only.iter().all(|word| name.contains(word.as_str()))
     }
 
-    fn run(&self) {
+    fn run(&self, figures: &mut Figures) {
         let nodes = self.nodes;
         let sized = |name: &str| format!("{nodes}: {name}");
         if !self.only.is_empty() && SIZES.iter().any(|size| *size != nodes && self.only.contains(&size.to_string())) {
@@ -52,6 +84,7 @@ impl Bench<'_> {
         let tight = Plant { nodes, spare_nodes: 0, holes: 4 }.grow();
         let mib = resident_bytes().saturating_sub(before) / 2 / (1 << 20);
         println!("{} holds about {mib} MiB in memory", sized("one such cluster"));
+        figures.memory.push((nodes, mib as f64));
         // The smallest cluster has no 64 whole nodes to spare.
         for (shape, workers, gpus) in [("64 x 8", 64, 8), ("512 x 1", 512, 1)] {
             for require in [None, Some(Level::Spine)] {
@@ -59,12 +92,13 @@ impl Bench<'_> {
                 let spec = || JobSpec { topology: tied(require), ..gang("asks", Priority::P0, workers, gpus) };
                 let name = sized(&format!("place {shape}{tie}"));
                 if self.wanted(&name) && nodes >= 4_000 {
-                    let decision = row(&name, &with(&roomy, [spec()]), Duration::from_millis(10), RUNS);
+                    let (decision, p99_ms) = row(&name, &with(&roomy, [spec()]), Duration::from_millis(10), RUNS);
+                    figures.placing.extend((workers == 64 && require.is_none()).then_some((nodes, p99_ms)));
                     assert!(matches!(decision.steps[..], [Step::Start { .. }]), "{name}: it is placed");
                 }
                 let name = sized(&format!("preempt for {shape}{tie}"));
                 if self.wanted(&name) && nodes >= 4_000 {
-                    let decision = row(&name, &with(&tight, [spec()]), Duration::from_millis(100), RUNS);
+                    let (decision, _) = row(&name, &with(&tight, [spec()]), Duration::from_millis(100), RUNS);
                     assert!(matches!(decision.steps[..], [Step::Stop { .. }, .., Step::Claim(_)]), "{name}: it evicts");
                 }
             }
@@ -73,10 +107,14 @@ impl Bench<'_> {
             let name = sized(&format!("cycle with 10,000 pending, {room}"));
             if self.wanted(&name) {
                 let crowd = with(cluster, (0..10_000).map(pending));
-                let decision = row(&name, &crowd, Duration::from_millis(250), RUNS / 5);
+                let (decision, p99_ms) = row(&name, &crowd, Duration::from_millis(250), RUNS / 5);
                 let settled = settle(crowd, decision);
                 let name = sized(&format!("the next cycle, one job has ended, {room}"));
-                row(&name, &one_ends(settled), Duration::from_millis(20), RUNS);
+                let (_, next_p99_ms) = row(&name, &one_ends(settled), Duration::from_millis(20), RUNS);
+                if room == "room for some" {
+                    figures.cycles.push((nodes, p99_ms));
+                    figures.next_cycles.push((nodes, next_p99_ms));
+                }
             }
         }
     }
@@ -113,8 +151,8 @@ fn resident_bytes() -> u64 {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
-/// Times `runs` equal decisions and prints the line.
-fn row(name: &str, cluster: &Cluster, bar: Duration, runs: usize) -> Decision {
+/// Times `runs` equal decisions and prints the line; the 99th percentile in ms.
+fn row(name: &str, cluster: &Cluster, bar: Duration, runs: usize) -> (Decision, f64) {
     let now = LATER;
     let decision = decide(cluster, now);
     let mut times: Vec<Duration> = (0..runs)
@@ -132,7 +170,7 @@ fn row(name: &str, cluster: &Cluster, bar: Duration, runs: usize) -> Decision {
     let verdict = if p99 <= bar { "" } else { "  over the bar" };
     let (steps, work) = (decision.steps.len(), decision.work);
     println!("{name:<54} {p50:>10.2?} {p99:>10.2?} {bar:>10.2?}  {steps:>8} {work:>9}{verdict}");
-    decision
+    (decision, p99.as_secs_f64() * 1e3)
 }
 
 /// Time on the CPU where the kernel tells it, so that neighbours on a shared machine do not count; else time on the wall.
