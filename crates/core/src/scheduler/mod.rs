@@ -441,29 +441,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What starts may put its queue beyond its guarantee: then somebody who waits may stop others of it.
+    /// What starts may put its queue beyond its guarantee: then somebody who waits may stop others of it. Who was told to leave
+    /// need not be paid for any more: then a budget may do for others.
     fn gives_rights(&self) -> bool {
-        !self.blocked.is_empty() && self.cluster.queues.values().any(|queue| queue.guaranteed() != Limit::default())
-    }
-
-    /// Turns a miss into the reason: not on these nodes, not in one domain, promised to others, or not now.
-    fn explain_miss(&mut self, unit: &Unit<'a>, miss: &Miss) -> Blocker {
-        if !self.reserved.is_empty() && self.place_unit_and_undo(unit) {
-            let ahead = self.in_the_way(unit).map_or(self.reserved[0].reservation.job, |one| one.reservation.job);
-            let class = self.cluster.job(ahead).map_or(Priority::P0, |job| job.spec.priority);
-            return Blocker::Priority { ahead, class };
-        }
-        if let Some(promised) = self.promised_away(unit) {
-            return promised;
-        }
-        let spec = &unit[miss.member].spec;
-        let workers = spec.gang.workers;
-        if let Some(level) = miss.level {
-            let (best, placeable) = (miss.best, miss.placeable);
-            let domain = miss.best_domain.clone();
-            return Blocker::Topology { workers, level, best, best_gpus: miss.best_gpus, placeable, domain };
-        }
-        self.short_of(spec, miss)
+        let unpaid = |blocker: &Blocker| matches!(blocker, Blocker::Budget { .. });
+        let guaranteed = || self.cluster.queues.values().any(|queue| queue.guaranteed() != Limit::default());
+        self.blocked.values().any(unpaid) || (!self.blocked.is_empty() && guaranteed())
     }
 
     pub fn place_unit_and_undo(&mut self, unit: &Unit<'a>) -> bool {

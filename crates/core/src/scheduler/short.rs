@@ -6,11 +6,11 @@ use super::counts::{Stamp, differing};
 use super::filter::{Against, yields};
 use super::place::Miss;
 use super::slices::{self, Site};
-use super::{Session, filter, fit, pools, room};
+use super::{Session, Unit, filter, fit, pools, room};
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
 use crate::model::ids::NodeId;
-use crate::model::job::{JobSpec, Shape};
+use crate::model::job::{JobSpec, Priority, Shape};
 use std::collections::BTreeSet;
 
 /// So many kinds of workers are remembered; of more, those that came last.
@@ -61,6 +61,26 @@ impl Kind {
 }
 
 impl<'a> Session<'a> {
+    /// Turns a miss into the reason: not on these nodes, not in one domain, promised to others, or not now.
+    pub fn explain_miss(&mut self, unit: &Unit<'a>, miss: &Miss) -> Blocker {
+        if !self.reserved.is_empty() && self.place_unit_and_undo(unit) {
+            let ahead = self.in_the_way(unit).map_or(self.reserved[0].reservation.job, |one| one.reservation.job);
+            let class = self.cluster.job(ahead).map_or(Priority::P0, |job| job.spec.priority);
+            return Blocker::Priority { ahead, class };
+        }
+        if let Some(promised) = self.promised_away(unit) {
+            return promised;
+        }
+        let spec = &unit[miss.member].spec;
+        let workers = spec.gang.workers;
+        if let Some(level) = miss.level {
+            let (best, placeable) = (miss.best, miss.placeable);
+            let domain = miss.best_domain.clone();
+            return Blocker::Topology { workers, level, best, best_gpus: miss.best_gpus, placeable, domain };
+        }
+        self.short_of(spec, miss)
+    }
+
     pub fn short_of(&mut self, spec: &'a JobSpec, miss: &Miss) -> Blocker {
         let known = self.shortfall(spec);
         let blocker = self.told(spec, miss, &known);

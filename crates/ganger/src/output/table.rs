@@ -141,7 +141,7 @@ fn guarantee(queue: &QueueView) -> String {
     let Some(whole) = &queue.whole_nodes else { return limit(&queue.guarantee) };
     let model = whole.gpu_model.as_ref().map_or(String::new(), |model| format!(" {model}"));
     let lack = match whole.coverable < whole.nodes {
-        true => format!(", no more than {} to be had now", whole.coverable),
+        true => format!(", at most {} now", whole.coverable),
         false => String::new(),
     };
     let (taken, open) = (whole.taken, whole.open);
