@@ -114,6 +114,12 @@ fn storms_with_promises_break_no_rule() {
     storms([40_019, 40_213, 40_252, 40_352, 40_556], 120);
 }
 
+/// The right of one job of a group to be host in its pool was taken for that of its mate.
+#[test]
+fn a_group_asks_for_a_guarantee_only_as_hosts_of_one_pool() {
+    storms([43_488], 120);
+}
+
 /// Who was refused for a budget was not asked again when somebody was told to leave for whom it had to pay.
 #[test]
 fn a_budget_does_for_others_when_somebody_is_told_to_leave() {

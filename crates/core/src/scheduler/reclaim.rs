@@ -46,10 +46,11 @@ pub struct Leaving<'v, 'a> {
 
 impl<'a> Session<'a> {
     /// The unit as a claimant of a guarantee; `None` if nothing that it asks for is guaranteed to its queue, or if it is
-    /// beyond that. The jobs of a group ask together, and only if they are of one queue and class.
+    /// beyond that. The jobs of a group ask together, and only if they are of one queue, class and kept pool.
     pub fn claimant(&mut self, unit: &Unit<'a>) -> Option<Claimant<'a>> {
         let first = &unit.first()?.spec;
-        let one = |job: &&'a Job| job.spec.queue == first.queue && job.spec.priority == first.priority;
+        let of = |spec: &'a JobSpec| (&spec.queue, spec.priority, self.cluster.own_pool(spec));
+        let one = |job: &&'a Job| of(&job.spec) == of(first);
         let guaranteed = |path: &str| self.guarantee(path).is_some();
         if !unit.iter().all(one) || !ancestry(&first.queue).any(guaranteed) {
             return None;

@@ -201,7 +201,7 @@ pub fn queue(event: Event) -> QueueSpec {
 /// Whole nodes are promised now and then, and mostly taken back.
 fn whole_nodes(event: Event) -> Option<WholeNodes> {
     let (nodes, gpus) = (u32::from(event.c >> 2) % 4, pick(&[1, 2, 4, 8], event.c >> 6));
-    (event.b / 7 % 3 == 0).then_some(WholeNodes { nodes, gpus, gpu_model: None })
+    (event.b / 7).is_multiple_of(3).then_some(WholeNodes { nodes, gpus, gpu_model: None })
 }
 
 pub fn setting(event: Event) -> (&'static str, &'static str) {
