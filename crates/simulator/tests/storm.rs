@@ -120,12 +120,6 @@ fn a_group_asks_for_a_guarantee_only_as_hosts_of_one_pool() {
     storms([43_488], 120);
 }
 
-/// Who was refused for a budget was not asked again when somebody was told to leave for whom it had to pay.
-#[test]
-fn a_budget_does_for_others_when_somebody_is_told_to_leave() {
-    storms([43_206], 120);
-}
-
 #[test]
 fn a_storm_follows_from_its_seed() {
     assert_eq!(storm(3, 60), storm(3, 60));

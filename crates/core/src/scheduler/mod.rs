@@ -441,12 +441,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What starts may put its queue beyond its guarantee: then somebody who waits may stop others of it. Who was told to leave
-    /// need not be paid for any more: then a budget may do for others.
+    /// What starts may put its queue beyond its guarantee: then somebody who waits may stop others of it.
     fn gives_rights(&self) -> bool {
-        let unpaid = |blocker: &Blocker| matches!(blocker, Blocker::Budget { .. });
-        let guaranteed = || self.cluster.queues.values().any(|queue| queue.guaranteed() != Limit::default());
-        self.blocked.values().any(unpaid) || (!self.blocked.is_empty() && guaranteed())
+        !self.blocked.is_empty() && self.cluster.queues.values().any(|queue| queue.guaranteed() != Limit::default())
     }
 
     pub fn place_unit_and_undo(&mut self, unit: &Unit<'a>) -> bool {
