@@ -32,7 +32,8 @@ fn panel(left: f64, title: &str, range: (f64, f64), lines: &[Line]) -> String {
     let x = |nodes: f64| left + MARGIN + WIDTH * (nodes / NODES.0).ln() / (NODES.1 / NODES.0).ln();
     let y = |value: f64| MARGIN + HEIGHT * (1.0 - (value.max(range.0) / range.0).ln() / (range.1 / range.0).ln());
     let (bottom, right) = (MARGIN + HEIGHT, left + MARGIN + WIDTH);
-    let mut text = format!("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{title}</text>\n", left + MARGIN, MARGIN - 14.0);
+    let mut text =
+        format!("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{title}</text>\n", left + MARGIN, MARGIN - 14.0);
     let mut tick = range.0;
     while tick <= range.1 * 1.01 {
         let _ = writeln!(
