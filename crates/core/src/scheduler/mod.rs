@@ -137,8 +137,9 @@ pub(crate) struct Session<'a> {
     pub closings: bool,
     /// Some queue goes by attained service.
     pub by_service: bool,
-    /// Some queue has a limit.
+    /// Some queue has a limit; some queue has a budget.
     limited: bool,
+    budgeted: bool,
     /// Everyone who could leave; made when it is first asked for.
     pool: Option<Rc<Pool<'a>>>,
     /// Of them, whom a claimant may stop where only its class gives a right.
@@ -206,6 +207,7 @@ impl<'a> Session<'a> {
             unwelcome: BTreeSet::new(),
             closings: calendar::may_change(cluster, now),
             by_service: attained::is_used(cluster),
+            budgeted: cluster.queues.values().any(|queue| queue.budget.is_some()),
             limited: cluster.queues.values().any(|queue| queue.limit != Limit::default()),
             pool: None,
             rights: BTreeMap::new(),
