@@ -57,6 +57,9 @@ impl<'a> Session<'a> {
     }
 
     fn over_budget_of(&self, asks: impl Iterator<Item = (&'a Job, u64)>) -> Option<Blocker> {
+        if !self.budgeted {
+            return None;
+        }
         let mut sums: BTreeMap<PurseKey<'_>, (Purse<'_>, Committed, u64)> = BTreeMap::new();
         for (job, gpu_milli) in asks.filter(|(_, gpu_milli)| *gpu_milli > 0) {
             for purse in purses(self, job) {

@@ -143,8 +143,9 @@ pub(crate) struct Session<'a> {
     promises_nodes: bool,
     /// The nodes that are kept for these; made when they are first asked for, and again after the books changed.
     kept_nodes: RefCell<Option<Rc<whole::AllKept<'a>>>>,
-    /// Some queue has a limit.
+    /// Some queue has a limit; some queue has a budget.
     limited: bool,
+    budgeted: bool,
     /// Everyone who could leave; made when it is first asked for.
     pool: Option<Rc<Pool<'a>>>,
     /// Of them, whom a claimant may stop where only its class gives a right.
@@ -214,6 +215,7 @@ impl<'a> Session<'a> {
             by_service: attained::is_used(cluster),
             promises_nodes: cluster.promises_nodes(),
             kept_nodes: RefCell::default(),
+            budgeted: cluster.queues.values().any(|queue| queue.budget.is_some()),
             limited: cluster.queues.values().any(|queue| queue.limit != Limit::default()),
             pool: None,
             rights: BTreeMap::new(),

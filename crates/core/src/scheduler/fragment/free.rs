@@ -64,10 +64,14 @@ impl<'m> Free<'m> {
         u64::from(self.whole.count_ones() * WHOLE_MILLI + self.parts().sum::<u32>())
     }
 
+    /// Whether there are cores and memory for a worker.
+    pub fn admits(&self, ask: &Ask) -> bool {
+        self.cpus >= ask.cpus && self.memory >= ask.memory
+    }
+
     /// How many workers that ask for GPUs fit, if nothing else comes, on the GPUs of `usable`.
     pub fn holds(&self, ask: &Ask, usable: u64) -> u64 {
-        let admits = self.cpus >= ask.cpus && self.memory >= ask.memory;
-        if ask.gpus == 0 || usable == 0 || !admits {
+        if ask.gpus == 0 || usable == 0 || !self.admits(ask) {
             return 0;
         }
         let by_gpu = match ask.is_share() {

@@ -3,15 +3,19 @@ use super::free::{Ask, Free, WHOLE_MILLI};
 use super::price::{Priced, band, value};
 use crate::model::cluster::Cluster;
 use crate::model::demand::Want;
+use crate::model::job::Shape;
 use crate::model::machine::Machine;
 use crate::model::node::Node;
 use crate::scheduler::filter;
 use crate::scheduler::room::Room;
+use crate::scheduler::slices::{self, Left};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub struct Mix {
     kinds: Vec<Priced>,
+    /// Of shapes that ask for a part of a GPU.
+    parts: Vec<Option<Shape>>,
     /// By class of node, then by shape: the GPUs that suit it.
     usable: Vec<Vec<u64>>,
     /// By node: nodes of one class are equal to every shape.
@@ -31,6 +35,7 @@ impl Mix {
     pub fn of<'a>(cluster: &'a Cluster, wants: impl Iterator<Item = (&'a Want, u64, u64)>) -> Mix {
         let (wants, kinds): (Vec<&Want>, Vec<Priced>) =
             wants.map(|(want, count, price)| (want, Priced { ask: ask_of(want), count, price })).unzip();
+        let parts = wants.iter().map(|want| want.shape.part.map(|_| want.shape.clone())).collect();
         let asked: BTreeSet<&str> =
             wants.iter().flat_map(|want| want.shape.labels.keys().map(String::as_str)).collect();
         let (mut classes, mut usable): (Vec<Class<'_>>, Vec<Vec<u64>>) = (Vec::new(), Vec::new());
@@ -47,7 +52,7 @@ impl Mix {
             last
         });
         let class_of = class_of.collect();
-        Mix { kinds, usable, class_of }
+        Mix { kinds, parts, usable, class_of }
     }
 
     /// Without a shape nothing is worth more than anything else.
@@ -81,11 +86,21 @@ impl Mix {
         self.kinds.iter().zip(self.usable(node)).map(move |(kind, usable)| free.holds(&kind.ask, *usable))
     }
 
-    /// What the shapes cannot use of the room, each times how often it comes.
-    pub fn unusable(&self, node: &Node, room: &Room) -> u128 {
-        let free = free_of(&node.machine, room);
-        let kinds = self.kinds.iter().zip(self.usable(node));
-        kinds.map(|(kind, usable)| u128::from(free.unusable_milli(&kind.ask, *usable)) * u128::from(kind.count)).sum()
+    /// What the shapes cannot use of the room and of what is left of GPUs in parts, each times how often it comes.
+    pub fn unusable(&self, node: &Node, room: &Room, left: &[Left]) -> u128 {
+        let (free, machine) = (free_of(&node.machine, room), &node.machine);
+        let in_parts: u64 = left.iter().map(|left| u64::from(left.milli)).sum();
+        let kinds = self.kinds.iter().zip(&self.parts).zip(self.usable(node));
+        let unusable = |kind: &Priced, part: &Option<Shape>, usable: u64| match part {
+            Some(shape) if free.admits(&kind.ask) => {
+                let wrong = (room.gpus & !usable).count_ones() * WHOLE_MILLI;
+                let closed = left.iter().filter(|left| !left.takes(machine, usable, shape)).map(|left| left.milli);
+                u64::from(wrong + closed.sum::<u32>())
+            }
+            Some(_) => free.total_milli() + in_parts,
+            None => free.unusable_milli(&kind.ask, usable) + in_parts,
+        };
+        kinds.map(|((kind, part), usable)| u128::from(unusable(kind, part, *usable)) * u128::from(kind.count)).sum()
     }
 }
 
@@ -104,16 +119,20 @@ impl<'a> Class<'a> {
 
 fn suitable(node: &Node, want: &Want) -> u64 {
     match filter::suits_shape(node, &want.shape, want.pool.as_deref()) {
+        Ok(()) if want.shape.part.is_some() => {
+            slices::giving(&node.machine, filter::gpu_mask(&node.machine, &want.shape), &want.shape)
+        }
         Ok(()) => filter::gpu_mask(&node.machine, &want.shape),
         Err(_) => 0,
     }
 }
 
-/// The one place that says what a shape takes of a GPU: whole ones.
+/// The one place that says what a shape takes of a GPU: whole ones, or one part of one.
 pub fn ask_of(want: &Want) -> Ask {
     let shape = &want.shape;
     let (cpus, memory) = (shape.cpus.into(), shape.memory_bytes);
-    Ask { cpus, memory, gpus: shape.gpus, gpu_milli: WHOLE_MILLI, within: want.within }
+    let (gpus, gpu_milli) = if shape.part.is_some() { (1, shape.milli()) } else { (shape.gpus, WHOLE_MILLI) };
+    Ask { cpus, memory, gpus, gpu_milli, within: want.within }
 }
 
 pub fn free_of<'m>(machine: &'m Machine, room: &Room) -> Free<'m> {

@@ -12,6 +12,7 @@ pub use choice::Harms;
 pub use mix::Mix;
 
 use super::room::Room;
+use super::slices::Left;
 use crate::model::cluster::Cluster;
 use crate::model::demand::{Kind, Want};
 use crate::model::node::{HealthState, Node};
@@ -55,7 +56,7 @@ fn begin_epoch(cluster: &mut Cluster) {
 /// How much of what is free is of no use to what is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fragmentation {
-    /// Free GPUs on nodes that take new work, in thousandths.
+    /// Free GPUs on nodes that take new work, and what is left of those in parts, in thousandths.
     pub free_milli: u64,
     /// What of it a shape of the mix cannot use, in the mean of the mix.
     pub unusable_milli: u64,
@@ -72,13 +73,15 @@ impl Fragmentation {
 /// Measures the cluster by the mix of now. Shapes without GPUs do not count: none is there for them.
 pub fn fragmentation(cluster: &Cluster) -> Fragmentation {
     let popular = cluster.demand.asked.popular();
-    let wants = popular.iter().filter(|(want, _)| want.shape.gpus > 0).map(|(want, count)| (want, *count, 0));
+    let wants = popular.iter().filter(|(want, _)| want.shape.asks_gpu()).map(|(want, count)| (want, *count, 0));
     let mix = Mix::of(cluster, wants);
     let (mut free_milli, mut unusable) = (0u64, 0u128);
     for node in cluster.listed_nodes().filter(|node| takes_work(node)) {
         let room = Room::now(node);
-        free_milli += u64::from(room.gpus.count_ones() * free::WHOLE_MILLI);
-        unusable += mix.unusable(node, &room);
+        let left = Left::of(node);
+        let in_parts: u32 = left.iter().map(|left| left.milli).sum();
+        free_milli += u64::from(room.gpus.count_ones() * free::WHOLE_MILLI + in_parts);
+        unusable += mix.unusable(node, &room, &left);
     }
     let unusable_milli = unusable.checked_div(mix.count().into()).unwrap_or(0) as u64;
     Fragmentation { free_milli, unusable_milli }

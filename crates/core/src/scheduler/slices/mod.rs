@@ -100,9 +100,41 @@ pub fn on_whole(machine: &Machine, free: u64, shape: &Shape) -> u32 {
     bits(free).map(|gpu| count_on(machine, gpu, &[], shape)).fold(0, u32::saturating_add)
 }
 
+/// Of whole GPUs those that could give such a part.
+pub fn giving(machine: &Machine, whole: u64, shape: &Shape) -> u64 {
+    let gives = |gpu: &u8| count_on(machine, *gpu, &[], shape) > 0;
+    bits(whole).filter(gives).fold(0, |mask, gpu| mask | 1u64 << gpu)
+}
+
 /// Whether some GPU of an empty node could give such a part.
 pub fn offers(machine: &Machine, shape: &Shape) -> bool {
-    bits(machine.gpu_mask()).any(|gpu| count_on(machine, gpu, &[], shape) > 0)
+    giving(machine, machine.gpu_mask(), shape) != 0
+}
+
+/// What is left of a GPU in parts.
+pub struct Left {
+    gpu: u8,
+    held: Vec<Slice>,
+    pub milli: u32,
+}
+
+impl Left {
+    /// Of the GPUs in parts of a node, but for those that nobody may have.
+    pub fn of(node: &Node) -> Vec<Left> {
+        let sick = node.mask(|device| matches!(device, Device::Sick { .. }));
+        let lost = node.strays.iter().fold(sick, |mask, stray| mask | stray.gpus);
+        let open = node.splits.iter().filter(|(gpu, split)| !split.held.is_empty() && lost >> **gpu & 1 == 0);
+        let left = open.map(|(gpu, split)| {
+            let held: Vec<Slice> = split.held.iter().map(|held| held.slice).collect();
+            Left { gpu: *gpu, milli: left_on(&node.machine, *gpu, &held).0, held }
+        });
+        left.collect()
+    }
+
+    /// Whether a part of the shape, for which the GPUs of `usable` may be split, finds room beside those that are held.
+    pub fn takes(&self, machine: &Machine, usable: u64, shape: &Shape) -> bool {
+        usable >> self.gpu & 1 == 1 && count_on(machine, self.gpu, &self.held, shape) > 0
+    }
 }
 
 /// One node as it is on the draft.
@@ -200,17 +232,12 @@ impl Site<'_> {
         let found = bits(split | begun & whole).filter_map(candidate).min_by_key(|c| (c.loss, c.gpu));
         found.or_else(|| {
             // Of whole ones first those that were split like this before, then one in the most broken group.
-            let fresh = whole & !begun & self.giving(shape, whole);
+            let fresh = giving(&self.node.machine, whole & !begun, shape);
             let like_before = fresh & self.split_before(shape);
             let from = if like_before != 0 { like_before } else { fresh };
             let gpu = fit::choose_gpus(&self.node.machine, from, 1).filter(|mask| *mask != 0)?;
             candidate(gpu.trailing_zeros() as u8)
         })
-    }
-
-    fn giving(&self, shape: &Shape, whole: u64) -> u64 {
-        let gives = |gpu: &u8| count_on(&self.node.machine, *gpu, &[], shape) > 0;
-        bits(whole).filter(gives).fold(0, |mask, gpu| mask | 1u64 << gpu)
     }
 
     fn split_before(&self, shape: &Shape) -> u64 {
