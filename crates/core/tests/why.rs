@@ -3,9 +3,13 @@
 mod common;
 
 use common::{Lab, job};
+use ganger_core::lifecycle::Input;
+use ganger_core::lifecycle::input::QueueSpec;
 use ganger_core::model::JobId;
+use ganger_core::model::decision::Reason;
 use ganger_core::model::job::{JobSpec, Priority};
 use ganger_core::model::machine::profiles::profile;
+use ganger_core::model::whole::WholeNodes;
 use ganger_core::model::wire::api::Why;
 use ganger_core::scheduler;
 
@@ -64,4 +68,22 @@ fn who_can_never_run_is_not_ahead() {
     let first = lab.submit(job("first", 1, 8, Priority::P2));
     let why = why(&lab, first);
     assert_eq!((why.position, why.ahead.len()), (Some(1), 0), "{:?}", why.ahead);
+}
+
+/// Room on promised nodes is none for others, also in what is said of nodes and of other shapes.
+#[test]
+fn who_waits_for_promised_nodes_is_told_whose_they_are() {
+    let mut lab = lab(3);
+    let whole_nodes = Some(WholeNodes { nodes: 2, gpus: 8, gpu_model: None });
+    let team = QueueSpec { path: "team".to_string(), whole_nodes, ..QueueSpec::default() };
+    lab.apply(Input::Queues { queues: vec![team], by: "ops".to_string() });
+    let wide = lab.submit(job("wide", 3, 8, Priority::P0));
+    let why = why(&lab, wide);
+    assert_eq!((why.reason, why.slurm_reason.as_deref()), (Some(Reason::Promised), Some("Reservation")));
+    assert!(why.satisfiable && why.summary.contains("2 nodes with 8 GPUs each are promised to queue team"), "{why:?}");
+    let gate = why.gates.iter().find(|gate| gate.gate == "promises").unwrap();
+    assert!(!gate.passed && gate.text == why.summary);
+    let promised = why.nodes.iter().find(|nodes| nodes.because == "promised to queue team").unwrap();
+    assert_eq!(promised.nodes, 2);
+    assert_eq!(why.would_start_now, ["workers: 1 instead of 3", "gpus: 2 instead of 8 a worker"]);
 }

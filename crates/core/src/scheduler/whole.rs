@@ -12,7 +12,7 @@ use super::{Session, Unit};
 use crate::model::decision::Blocker;
 use crate::model::ids::NodeId;
 use crate::model::job::{Job, JobSpec, Place, Priority};
-use crate::model::queue::ancestry;
+use crate::model::node::Node;
 use crate::model::time::Time;
 use crate::model::whole::{Holds, Kept, Spare, is_inside};
 use std::rc::Rc;
@@ -110,14 +110,15 @@ impl<'a> Session<'a> {
         Some(Blocker::Promised { queue: one.path.to_string(), nodes, gpus, taken, open })
     }
 
-    /// For which queue the node is kept from such a job; `None`: it may start there, or what is spare may do for it.
-    pub fn promised_to(&self, spec: &JobSpec, node: NodeId) -> Option<&'a str> {
+    /// What speaks against a node that is kept for others, for `why`; `None`: nothing, or what is spare may do.
+    pub fn promise_verdict(&self, spec: &JobSpec, node: &Node) -> Option<(u8, String)> {
         if !self.promises_nodes || spec.is_on_loan() {
             return None;
         }
-        let inside = |one: &Kept<'_>| ancestry(&spec.queue).any(|path| path == one.path);
-        let full = |one: &&Kept<'_>| one.nodes.iter().any(|(kept, spare)| *kept == node && spare[1] == 0);
-        self.kept().iter().filter(|one| !inside(one)).find(full).map(|one| one.path)
+        let full = |one: &&Kept<'_>| one.nodes.iter().any(|(kept, spare)| *kept == node.id && spare[1] == 0);
+        let kept = self.kept();
+        let one = kept.iter().filter(|one| !is_inside(&spec.queue, one.path)).find(full)?;
+        Some((8, format!("promised to queue {}", one.path)))
     }
 }
 

@@ -186,7 +186,7 @@ fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Op
     let alone = session.place_unit(unit);
     session.draft.undo_to(mark);
     let beside = session.place_beside_reservations(unit).is_ok();
-    let promised = if alone.is_err() { session.promised_away(unit) } else { None };
+    let promised = session.promised_away(unit).filter(|_| alone.is_err());
     gates.extend(promised.map(|blocker| gate("promises", false, blocker.to_string())));
     gates.push(match &alone {
         Ok(_) => gate("resources", true, "all workers fit on what is free".to_string()),
@@ -250,10 +250,7 @@ fn verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, String) {
         Err(Against::Labels) => (5, "labels do not match".to_string()),
         Err(Against::Health) => (6, out_because(node, session.now)),
         Err(Against::Maintenance) => (6, "maintenance is planned before it could be through or have left".to_string()),
-        Ok(()) => match session.promised_to(spec, node.id) {
-            Some(queue) => (8, format!("promised to queue {queue}")),
-            None => room_verdict(session, spec, node),
-        },
+        Ok(()) => session.promise_verdict(spec, node).unwrap_or_else(|| room_verdict(session, spec, node)),
     }
 }
 

@@ -7,8 +7,14 @@ use ganger_core::model::queue::{Queue, ancestry};
 use ganger_core::model::{Cluster, JobId, Resources};
 use std::sync::Arc;
 
-/// No class is worse off by what those of its own class do; and better off, if they stop any of that class.
+/// No class is worse off by what those of its own class do; and better off, if they stop any of that class. Of whole nodes that
+/// are promised never fewer are there; whoever is asked back from them is of a lower class, so that counts for none of these.
 pub fn assert_falls(before: &Cluster, decision: &Decision, after: &Cluster) {
+    let had = before.kept_nodes(before.holds(), after.now);
+    let has = after.kept_nodes(after.holds(), after.now);
+    for (had, has) in had.iter().zip(&has) {
+        assert!(has.taken + has.open >= had.taken + had.open, "{had:?} were {has:?} after {decision:#?}");
+    }
     for class in Priority::ALL {
         let stopped = victims(before, decision).filter(|(_, victim)| victim.spec.priority <= class);
         let stopped: Vec<(&Job, &Job)> = stopped.collect();
