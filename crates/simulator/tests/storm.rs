@@ -120,6 +120,12 @@ fn a_group_asks_for_a_guarantee_only_as_hosts_of_one_pool() {
     storms([43_488], 120);
 }
 
+/// The short run of somebody who was told to leave was kept from a budget, so that nobody started on what it could pay.
+#[test]
+fn who_leaves_needs_no_short_run_from_a_budget() {
+    storms([43_206], 120);
+}
+
 #[test]
 fn a_storm_follows_from_its_seed() {
     assert_eq!(storm(3, 60), storm(3, 60));

@@ -11,13 +11,33 @@ use std::collections::BTreeMap;
 pub type PurseKey<'a> = (&'a str, Option<&'a str>);
 
 /// What was said that a budget pays for.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Committed {
     need_gpu_ms: u64,
     /// Promised or started by this decision: these are not held yet.
     gpu_milli: u64,
-    /// The longest of the short runs, grace included, that everybody should have before being told to leave.
-    run_ms: u64,
+    /// The short runs, grace included, that everybody should have before being told to leave: how many of each length.
+    runs_ms: BTreeMap<u64, u32>,
+}
+
+impl Committed {
+    /// The longest of the short runs.
+    fn run_ms(&self) -> u64 {
+        self.runs_ms.last_key_value().map_or(0, |(run, _)| *run)
+    }
+
+    fn note_run(&mut self, job: &Job) {
+        *self.runs_ms.entry(job.short_run().0).or_default() += 1;
+    }
+
+    fn forget_run(&mut self, job: &Job) {
+        let run = job.short_run().0;
+        let Some(many) = self.runs_ms.get_mut(&run) else { return };
+        *many -= 1;
+        if *many == 0 {
+            self.runs_ms.remove(&run);
+        }
+    }
 }
 
 impl<'a> Session<'a> {
@@ -27,7 +47,7 @@ impl<'a> Session<'a> {
             let need = job.budget_need_ms(gpu_milli, since.unwrap_or(self.now), self.now, purse.per);
             let committed = self.committed.entry((purse.queue, purse.user)).or_default();
             committed.need_gpu_ms = committed.need_gpu_ms.saturating_add(need);
-            committed.run_ms = committed.run_ms.max(job.short_run().0);
+            committed.note_run(job);
             if since.is_none() {
                 committed.gpu_milli = committed.gpu_milli.saturating_add(gpu_milli);
             }
@@ -39,10 +59,11 @@ impl<'a> Session<'a> {
         let running = self.cluster.job(id).and_then(|job| Some((job, job.attempt.as_ref()?)));
         let Some((job, attempt)) = running.filter(|_| self.claim_of(id).is_none()) else { return };
         let gpu_milli = attempt.live_resources().all_gpus_milli();
-        for purse in purses(self, job) {
+        for purse in purses(self, job).filter(|_| gpu_milli > 0) {
             let need = job.budget_need_ms(gpu_milli, attempt.placed_at, self.now, purse.per);
             let Some(committed) = self.committed.get_mut(&(purse.queue, purse.user)) else { continue };
             committed.need_gpu_ms = committed.need_gpu_ms.saturating_sub(need);
+            committed.forget_run(job);
         }
     }
 
@@ -66,7 +87,7 @@ impl<'a> Session<'a> {
                 let need = job.budget_need_ms(gpu_milli, self.now, self.now, purse.per);
                 let (_, asks, own) = sums.entry((purse.queue, purse.user)).or_insert((purse, Committed::default(), 0));
                 asks.need_gpu_ms = asks.need_gpu_ms.saturating_add(need);
-                asks.run_ms = asks.run_ms.max(job.short_run().0);
+                asks.note_run(job);
                 match self.claim_of(job.id) {
                     Some(_) => *own = own.saturating_add(need),
                     None => asks.gpu_milli = asks.gpu_milli.saturating_add(gpu_milli),
@@ -74,9 +95,10 @@ impl<'a> Session<'a> {
             }
         }
         sums.into_iter().find_map(|(key, (purse, asks, own))| {
-            let committed = self.committed.get(&key).copied().unwrap_or_default();
+            let nothing = Committed::default();
+            let committed = self.committed.get(&key).unwrap_or(&nothing);
             let spent_gpu_ms = purse.spent_gpu_ms(self.now);
-            let others = committed.need_gpu_ms.saturating_sub(own).max(self.soon(&purse, committed, asks));
+            let others = committed.need_gpu_ms.saturating_sub(own).max(self.soon(&purse, committed, &asks));
             let needed = spent_gpu_ms.saturating_add(others).saturating_add(asks.need_gpu_ms);
             (needed > purse.gpu_ms).then_some(Blocker::Budget {
                 queue: purse.queue.to_string(),
@@ -93,8 +115,8 @@ impl<'a> Session<'a> {
 
     /// What goes away beside the unit's own need while everybody has a short run: else what starts is told to leave at once,
     /// and starts again.
-    fn soon(&self, purse: &Purse<'_>, committed: Committed, asks: Committed) -> u64 {
-        let run = committed.run_ms.max(asks.run_ms).min(purse.per.end(self.now).since(self.now).0);
+    fn soon(&self, purse: &Purse<'_>, committed: &Committed, asks: &Committed) -> u64 {
+        let run = committed.run_ms().max(asks.run_ms()).min(purse.per.end(self.now).since(self.now).0);
         let milli = purse.gpu_milli.saturating_add(committed.gpu_milli).saturating_add(asks.gpu_milli);
         (milli.saturating_mul(run) / 1_000).saturating_sub(asks.need_gpu_ms)
     }
