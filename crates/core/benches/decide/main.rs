@@ -33,8 +33,12 @@ fn main() {
     let only: Vec<String> = words.into_iter().filter(|word| !word.starts_with('-')).collect();
     println!("{:<54} {:>10} {:>10} {:>10}  {:>8} {:>9}", "one decision", "p50", "p99", "bar (p99)", "steps", "work");
     let mut figures = Figures::default();
-    for nodes in SIZES {
-        Bench { nodes, only: &only }.run(&mut figures);
+    let wanted = |nodes: &u32| SIZES.iter().all(|size| size == nodes || !only.contains(&size.to_string()));
+    // All of them are grown before the first decision: what that frees would be taken for room that a cluster needs.
+    let plants: Vec<(u32, [Cluster; 2])> =
+        SIZES.into_iter().filter(wanted).map(|nodes| (nodes, figures.grow(nodes))).collect();
+    for (nodes, [roomy, tight]) in &plants {
+        Bench { nodes: *nodes, only: &only }.run(roomy, tight, &mut figures);
     }
     if let Some(file) = file {
         std::fs::write(&file, figures.svg()).expect("the file can be written");
@@ -52,6 +56,17 @@ struct Figures {
 }
 
 impl Figures {
+    /// One cluster with room for some, and one with hardly any.
+    fn grow(&mut self, nodes: u32) -> [Cluster; 2] {
+        let before = resident_bytes();
+        let roomy = Plant { nodes, spare_nodes: nodes / 40, holes: 36 }.grow();
+        let tight = Plant { nodes, spare_nodes: 0, holes: if nodes > 4_000 { 1 } else { 4 } }.grow();
+        let mib = resident_bytes().saturating_sub(before) / 2 / (1 << 20);
+        println!("one cluster of {nodes} nodes holds about {mib} MiB in memory");
+        self.memory.push((nodes, mib as f64));
+        [roomy, tight]
+    }
+
     fn svg(self) -> String {
         let line = |name, points, bar| plot::Line { name, points, bar };
         let times = [
@@ -73,18 +88,9 @@ impl Bench<'_> {
         self.only.iter().all(|word| name.contains(word.as_str()))
     }
 
-    fn run(&self, figures: &mut Figures) {
+    fn run(&self, roomy: &Cluster, tight: &Cluster, figures: &mut Figures) {
         let nodes = self.nodes;
         let sized = |name: &str| format!("{nodes}: {name}");
-        if !self.only.is_empty() && SIZES.iter().any(|size| *size != nodes && self.only.contains(&size.to_string())) {
-            return;
-        }
-        let before = resident_bytes();
-        let roomy = Plant { nodes, spare_nodes: nodes / 40, holes: 36 }.grow();
-        let tight = Plant { nodes, spare_nodes: 0, holes: 4 }.grow();
-        let mib = resident_bytes().saturating_sub(before) / 2 / (1 << 20);
-        println!("{} holds about {mib} MiB in memory", sized("one such cluster"));
-        figures.memory.push((nodes, mib as f64));
         // The smallest cluster has no 64 whole nodes to spare.
         for (shape, workers, gpus) in [("64 x 8", 64, 8), ("512 x 1", 512, 1)] {
             for require in [None, Some(Level::Spine)] {
@@ -92,18 +98,18 @@ impl Bench<'_> {
                 let spec = || JobSpec { topology: tied(require), ..gang("asks", Priority::P0, workers, gpus) };
                 let name = sized(&format!("place {shape}{tie}"));
                 if self.wanted(&name) && nodes >= 4_000 {
-                    let (decision, p99_ms) = row(&name, &with(&roomy, [spec()]), Duration::from_millis(10), RUNS);
+                    let (decision, p99_ms) = row(&name, &with(roomy, [spec()]), Duration::from_millis(10), RUNS);
                     figures.placing.extend((workers == 64 && require.is_none()).then_some((nodes, p99_ms)));
                     assert!(matches!(decision.steps[..], [Step::Start { .. }]), "{name}: it is placed");
                 }
                 let name = sized(&format!("preempt for {shape}{tie}"));
                 if self.wanted(&name) && nodes >= 4_000 {
-                    let (decision, _) = row(&name, &with(&tight, [spec()]), Duration::from_millis(100), RUNS);
+                    let (decision, _) = row(&name, &with(tight, [spec()]), Duration::from_millis(100), RUNS);
                     assert!(matches!(decision.steps[..], [Step::Stop { .. }, .., Step::Claim(_)]), "{name}: it evicts");
                 }
             }
         }
-        for (room, cluster) in [("room for some", &roomy), ("hardly any room", &tight)] {
+        for (room, cluster) in [("room for some", roomy), ("hardly any room", tight)] {
             let name = sized(&format!("cycle with 10,000 pending, {room}"));
             if self.wanted(&name) {
                 let crowd = with(cluster, (0..10_000).map(pending));
