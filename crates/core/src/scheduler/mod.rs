@@ -22,6 +22,7 @@ pub mod fragment;
 mod guest;
 mod held;
 mod later;
+mod never;
 mod offers;
 mod order;
 mod outlook;
@@ -63,7 +64,7 @@ pub(crate) use held::{Held, Hold};
 use later::{Later, Timeline};
 use offers::Offers;
 use outlook::Outlook;
-use place::{Miss, place_gang};
+use place::Miss;
 use reserve::Reserved;
 use share::Ask;
 use short::Shortfall;
@@ -453,42 +454,6 @@ impl<'a> Session<'a> {
         let fits = self.place_unit(unit).is_ok();
         self.draft.undo_to(mark);
         fits
-    }
-
-    fn unsatisfiable(&mut self, unit: &Unit<'a>) -> Option<String> {
-        let alone = unit.iter().find_map(|job| {
-            let key = gang_key(self.cluster, &job.spec);
-            if !self.satisfiable.contains_key(&key) {
-                let miss = self.on_empty(|empty, tree| {
-                    place_gang(empty, tree, &job.spec, job.spec.gang.workers, Pick::Existing).err()
-                });
-                self.satisfiable.insert(key.clone(), miss);
-            }
-            self.satisfiable[&key].as_ref().map(|miss| why::never_text(self.cluster, &job.spec, miss))
-        });
-        alone.or_else(|| self.never_together(unit))
-    }
-
-    /// Each job of a group may fit alone and still not beside the others.
-    fn never_together(&mut self, unit: &Unit<'a>) -> Option<String> {
-        if unit.len() < 2 {
-            return None;
-        }
-        let miss = self.on_empty(|empty, tree| place_together(empty, tree, unit, Pick::Existing).err());
-        miss.map(|miss| {
-            let spec = &unit[miss.member].spec;
-            format!("beside the other jobs of its group {}", why::never_text(self.cluster, spec, &miss))
-        })
-    }
-
-    /// Tries something on the same machines with nothing on them.
-    fn on_empty<T>(&mut self, trial: impl FnOnce(&mut Draft<'a>, &Tree) -> T) -> T {
-        let empty = self.empty.get_or_insert_with(|| Draft::empty(self.cluster));
-        let (mark, before) = (empty.mark(), empty.work);
-        let outcome = trial(empty, &self.tree);
-        empty.undo_to(mark);
-        self.draft.work += empty.work - before;
-        outcome
     }
 
     fn finish(self) -> Decision {

@@ -9,7 +9,7 @@ use super::fit::{self, Cell};
 use super::place::{Miss, place_gang};
 use super::turns::Turns;
 use super::{Session, Unit, estimate, order, pools, uplinks, victims};
-use crate::model::amounts::{DIMENSIONS, HumanBandwidth, HumanBytes};
+use crate::model::amounts::DIMENSIONS;
 use crate::model::cluster::Cluster;
 use crate::model::decision::Blocker;
 use crate::model::ids::JobId;
@@ -421,82 +421,4 @@ fn topology_text(spec: &JobSpec, miss: &Miss) -> String {
         return format!("needs {needs} GPUs on one {level}, best is {} ({})", miss.best_gpus, miss.best_domain);
     }
     format!("no {level} holds {workers} workers, best holds {} ({})", miss.best, miss.best_domain)
-}
-
-/// Why an empty cluster would not hold it.
-pub fn never_text(cluster: &Cluster, spec: &JobSpec, miss: &Miss) -> String {
-    if let Some(text) = unsuited(cluster, spec) {
-        return text;
-    }
-    let workers = spec.gang.workers;
-    if let Some(level) = miss.level {
-        return format!(
-            "no {level} of the whole cluster holds {workers} workers, the largest ({}) holds {}",
-            miss.best_domain, miss.best
-        );
-    }
-    let shape = spec.shape.resources();
-    let bandwidth = [("PCIe", shape.pcie_bandwidth_bps), ("network", shape.network_bandwidth_bps)];
-    let asked = bandwidth.into_iter().filter(|(_, bps)| *bps > 0);
-    let more: String = asked.map(|(name, bps)| format!(", {} of {name} bandwidth", HumanBandwidth(bps))).collect();
-    let gpus = spec.shape.part.map_or_else(|| format!("{} GPUs", shape.gpus), |part| part.to_string());
-    let spread = spec.topology.ranks_per_node.map_or(String::new(), |each| format!(", and just {each} are on each"));
-    format!(
-        "the whole cluster, empty, holds {} of {workers} workers; each needs {gpus}, {} CPUs and {} memory{more} on one node{spread}",
-        miss.placeable,
-        shape.cpus,
-        HumanBytes(shape.memory_bytes)
-    )
-}
-
-fn too_little_vram(cluster: &Cluster, shape: &crate::model::job::Shape) -> String {
-    use crate::model::amounts::HumanBytes;
-    let largest = cluster.listed_nodes().flat_map(|node| &node.machine.gpus).map(|gpu| gpu.vram_bytes).max();
-    let (largest, gpus) = (largest.unwrap_or(0), u64::from(shape.gpus));
-    if shape.needs_vram_bytes <= largest.saturating_mul(gpus) || gpus == 0 {
-        return format!("no GPU has {} of memory", HumanBytes(shape.vram_bytes));
-    }
-    let (needs, there) = (HumanBytes(shape.needs_vram_bytes), HumanBytes(largest.saturating_mul(gpus)));
-    let enough = shape.needs_vram_bytes.div_ceil(largest.max(1));
-    format!("{needs} do not fit into {} of {}: {there}; it takes {enough}", shape.gpu_words(), HumanBytes(largest))
-}
-
-/// What no node at all has, if that is why: the last filter that any node came to.
-fn unsuited(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
-    let against: Option<Vec<Against>> =
-        cluster.listed_nodes().map(|node| filter::suits(cluster, node, spec).err()).collect();
-    let shape = &spec.shape;
-    Some(match against?.into_iter().max()? {
-        Against::Pool => {
-            let mut pools: Vec<&str> = cluster.listed_nodes().filter_map(|node| node.pool.as_deref()).collect();
-            pools.sort_unstable();
-            pools.dedup();
-            let pool = spec.pool.as_deref().unwrap_or("?");
-            match pools.is_empty() {
-                true => format!("no node is in pool {pool}, nor in any other"),
-                false => format!("no node is in pool {pool} (pools: {})", pools.join(", ")),
-            }
-        }
-        Against::GpuModel => format!("no node has GPUs of the model {}", shape.gpu_model.as_deref().unwrap_or("?")),
-        Against::Vram => too_little_vram(cluster, shape),
-        Against::Part => super::slices::offered(cluster, shape),
-        Against::Bandwidth => format!(
-            "no node has {} of PCIe bandwidth for the GPUs of a worker and {} of network bandwidth",
-            HumanBandwidth(shape.pcie_bandwidth_bps),
-            HumanBandwidth(shape.network_bandwidth_bps)
-        ),
-        Against::Labels => {
-            let labels: Vec<String> = shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            format!("no node that is suitable otherwise has the labels {}", labels.join(", "))
-        }
-        Against::Kept => {
-            let pools: BTreeSet<&str> = cluster.listed_nodes().filter_map(|node| node.pool.as_deref()).collect();
-            let pools =
-                pools.into_iter().filter(|pool| cluster.pools.contains_key(*pool)).collect::<Vec<_>>().join(", ");
-            format!(
-                "all suitable nodes are kept for the jobs of their pools ({pools}), which lend nothing to it, or not for long enough"
-            )
-        }
-        Against::Health | Against::Maintenance | Against::Lending => return None,
-    })
 }
