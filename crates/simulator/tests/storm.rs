@@ -120,6 +120,12 @@ fn a_group_asks_for_a_guarantee_only_as_hosts_of_one_pool() {
     storms([43_488], 120);
 }
 
+/// Two jobs of a group kept off what was scarce for others, and so were in each other's way on an empty cluster for ever.
+#[test]
+fn a_group_that_fits_on_an_empty_cluster_starts_on_it() {
+    storms([1_026], 400);
+}
+
 /// The short run of somebody who was told to leave was kept from a budget, so that nobody started on what it could pay.
 #[test]
 fn who_leaves_needs_no_short_run_from_a_budget() {

@@ -27,6 +27,8 @@ pub struct Draft<'a> {
     harms: Harms,
     /// What gangs over several leaves ask of the ways up, with those that this decision starts.
     pub uplinks: Uplinks,
+    /// Placements keep off what is scarce for others, where they can.
+    pub spares: bool,
     /// Node looks and placement trials so far: what the budget counts.
     pub work: u64,
 }
@@ -58,7 +60,8 @@ impl<'a> Draft<'a> {
         let (counts, harms, parts) = (Counts::of_nodes(cluster), Harms::default(), Parts::default());
         let (undo, uplinks) = (Vec::new(), Uplinks::default());
         let withheld = cluster.nodes.iter().map(|node| Room::is_withheld(node)).collect();
-        Draft { cluster, rooms, undo, withheld, parts, counts, harms, uplinks, work: nodes as u64 }
+        let (spares, work) = (true, nodes as u64);
+        Draft { cluster, rooms, undo, withheld, parts, counts, harms, uplinks, spares, work }
     }
 
     /// Back to what is free now. What was counted stays counted where that is what it was.
@@ -73,7 +76,7 @@ impl<'a> Draft<'a> {
         let (rooms, withheld) = (self.rooms.clone(), self.withheld.clone());
         let (undo, harms, uplinks) = (Vec::new(), Harms::default(), Uplinks::now(self.cluster));
         let (parts, counts, work) = (Parts::now(self.cluster), self.counts.of_none(), rooms.len() as u64);
-        Draft { cluster: self.cluster, rooms, undo, withheld, parts, counts, harms, uplinks, work }
+        Draft { cluster: self.cluster, rooms, undo, withheld, parts, counts, harms, uplinks, spares: true, work }
     }
 
     pub fn room(&self, node: NodeId) -> &Room {
@@ -98,6 +101,9 @@ impl<'a> Draft<'a> {
     /// By spot, how much `workers` of `spec` there would spoil for what else is asked for, and which differences count as
     /// none.
     pub fn harms(&mut self, spec: &JobSpec, workers: u32, spots: &[(NodeId, Cell)]) -> Option<(Vec<i64>, i64)> {
+        if !self.spares {
+            return None;
+        }
         let (rooms, before) = (&self.rooms, self.harms.work);
         let harms = self.harms.of(self.cluster, |node| &rooms[node.index()], (&spec.shape, workers), spots)?;
         self.work += self.harms.work - before;

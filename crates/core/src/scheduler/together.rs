@@ -7,9 +7,27 @@ use super::tree::Tree;
 use crate::model::job::Place;
 use std::collections::BTreeSet;
 
-/// Places the jobs of a unit on the draft, all or none. Big workers first; a member that then finds no room is tried
-/// first of all, once each, because what one takes may be what only another can use.
+/// Places the jobs of a unit on the draft, all or none. Several that spare what others ask for may be in each other's way
+/// where they would not be if each took the tightest place, by which it was said that they fit on the empty machines.
 pub fn place_together(
+    draft: &mut Draft<'_>,
+    tree: &Tree,
+    unit: &Unit<'_>,
+    pick: Pick,
+) -> Result<Vec<Vec<Place>>, Miss> {
+    let found = place_in_some_order(draft, tree, unit, pick);
+    if found.is_ok() || unit.len() < 2 || pick == Pick::Existing {
+        return found;
+    }
+    draft.spares = false;
+    let tight = place_in_some_order(draft, tree, unit, pick);
+    draft.spares = true;
+    tight.or(found)
+}
+
+/// Big workers first; a member that then finds no room is tried first of all, once each, because what one takes may be what
+/// only another can use.
+fn place_in_some_order(
     draft: &mut Draft<'_>,
     tree: &Tree,
     unit: &Unit<'_>,
