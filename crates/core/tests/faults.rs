@@ -13,7 +13,7 @@ use ganger_core::model::machine::Machine;
 use ganger_core::model::machine::profiles::{Custom, profile};
 use ganger_core::model::node::{Device, HealthState};
 use ganger_core::model::report::Report;
-use ganger_core::model::{AttemptNo, JobId, NodeId, Rank, Span};
+use ganger_core::model::{AttemptNo, JobId, NodeId, Rank, Span, Time};
 use ganger_core::scheduler;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -470,4 +470,18 @@ fn a_checkpoint_that_was_torn_after_it_counted_gives_way_to_the_one_before() {
     lab.settle();
     let attempt = lab.cluster.job(id).and_then(|job| job.attempt.as_ref()).unwrap();
     assert_eq!(attempt.resume_from.as_ref().map(|checkpoint| checkpoint.step), Some(20));
+}
+
+#[test]
+fn maintenance_that_was_to_begin_in_the_past_empties_no_node() {
+    let mut lab = Lab::new(1, &profile("dgx-h100").unwrap(), 1);
+    lab.pass(Span::hours(2));
+    let plan = |from| Input::Maintain { node: N0, from, until: from + Span::hours(9), by: "ops".to_string() };
+    let yesterday = Time(lab.now.0 - Span::hours(1).0);
+    let refused = ganger_core::lifecycle::apply(&mut lab.cluster, plan(yesterday), lab.now);
+    assert!(matches!(refused, Err(Refusal::BadMaintenance { ref why, .. }) if why.contains("is past")), "{refused:?}");
+    assert!(lab.cluster.node(N0).maintenance.is_empty() && lab.cluster.node(N0).draining.is_none());
+    // What was on its way for a few seconds was meant.
+    lab.apply(plan(Time(lab.now.0 - Span::seconds(5).0)));
+    assert!(!lab.cluster.node(N0).maintenance.is_empty());
 }

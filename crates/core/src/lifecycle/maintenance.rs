@@ -4,17 +4,24 @@ use super::change::Change;
 use super::input::Refusal;
 use crate::model::ids::NodeId;
 use crate::model::node::{Maintenance, Node};
-use crate::model::time::{Time, rfc3339};
+use crate::model::time::{Span, Time, rfc3339};
+
+/// A moment that is past by more was not meant.
+const LATE: Span = Span::minutes(1);
 
 impl Change<'_> {
     /// # Errors
-    /// It would be over already, or it overlaps with what is planned.
+    /// It would be over already, it was to begin in the past, or it overlaps with what is planned.
     pub fn maintain(&mut self, id: NodeId, from: Time, until: Time, by: String) -> Result<(), Refusal> {
         let (now, node) = (self.now, self.cluster.node(id));
-        let from = from.max(now);
+        let (asked, from) = (from, from.max(now));
         let clash = node.maintenance.iter().find(|other| from < other.until && other.from < until);
         let why = match clash {
             _ if until <= from => "it would be over before it begins".to_string(),
+            // A slip in the date must not empty the node.
+            _ if now.since(asked) > LATE => {
+                format!("{} is past; to drain it from now on say no moment", rfc3339(asked))
+            }
             Some(other) => format!(
                 "it overlaps with that from {} to {}; `ganger uncordon` strikes what is planned",
                 rfc3339(other.from),
