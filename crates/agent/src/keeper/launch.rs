@@ -120,10 +120,9 @@ pub(crate) fn check_env(env: &BTreeMap<String, String>) -> Result<(), KeeperErro
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sample() -> LaunchFile {
+impl LaunchFile {
+    /// One that is accepted.
+    pub(super) fn sample() -> LaunchFile {
         LaunchFile {
             job: 7,
             attempt: 0,
@@ -141,6 +140,15 @@ mod tests {
             lease_deadline_boottime_ms: None,
             pty: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> LaunchFile {
+        LaunchFile::sample()
     }
 
     fn refused_field(file: &LaunchFile) -> &'static str {

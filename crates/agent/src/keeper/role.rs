@@ -262,24 +262,7 @@ mod tests {
 
     /// An ended worker whose log is still being written: only the drain is left to do.
     fn draining(dir: &Path, log: LogCopier) -> Keeper {
-        let launch = LaunchFile {
-            job: 1,
-            attempt: 1,
-            rank: 0,
-            command: vec!["true".into()],
-            env: BTreeMap::new(),
-            workdir: "/".into(),
-            uid: None,
-            gid: None,
-            groups: None,
-            cpus: None,
-            memory_bytes: None,
-            log: dir.join("log"),
-            cgroup: "ganger-test/1.1.0".into(),
-            lease_deadline_boottime_ms: None,
-            pty: false,
-        };
-        std::fs::write(LaunchFile::path(dir), serde_json::to_vec(&launch).unwrap()).unwrap();
+        LaunchFile { log: dir.join("log"), ..LaunchFile::sample() }.write(dir).unwrap();
         let mut keeper = Keeper::open(dir).unwrap();
         (keeper.log, keeper.drain_until_ms) = (Some(log), Some(u64::MAX));
         keeper

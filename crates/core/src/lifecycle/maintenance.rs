@@ -20,7 +20,7 @@ impl Change<'_> {
             _ if until <= from => "it would be over before it begins".to_string(),
             // A slip in the date must not empty the node.
             _ if now.since(asked) > LATE => {
-                format!("{} is past; to drain it from now on say no moment", rfc3339(asked))
+                format!("{} is past; leave the moment out (no `--at`) to drain it from now on", rfc3339(asked))
             }
             Some(other) => format!(
                 "it overlaps with that from {} to {}; `ganger uncordon` strikes what is planned",

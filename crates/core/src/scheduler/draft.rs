@@ -110,10 +110,6 @@ impl<'a> Draft<'a> {
         Some((harms, self.harms.band()))
     }
 
-    pub fn free_gpus(&self) -> i64 {
-        self.rooms.iter().map(|room| i64::from(room.gpus.count_ones())).sum()
-    }
-
     pub fn change(&mut self, node: NodeId, change: impl FnOnce(&mut Room)) {
         let stamp = self.counts.changed(node);
         self.undo.push((node, self.rooms[node.index()], stamp));

@@ -19,10 +19,8 @@ use std::collections::BTreeSet;
 const MOMENTS: usize = 6;
 /// Rather than move a draft past more ends than these another is made, while there are not [`MOMENTS`].
 const FAR: usize = 32;
-
-fn gpus_of(unit: &Unit<'_>) -> u64 {
-    unit.iter().fold(0, |sum, job| sum.saturating_add(job.spec.total().gpus))
-}
+/// Up to so many nodes what is kept is compared with what it is made of, in builds with debug assertions.
+pub const SMALL: usize = 16;
 
 /// The draft of a coming moment.
 pub struct Later<'a> {
@@ -38,8 +36,6 @@ pub struct Later<'a> {
 #[derive(Default)]
 pub struct Timeline {
     order: Vec<(Time, usize)>,
-    /// By entry of `ends`, its GPUs; of who gives up a part maybe more.
-    gpus: Vec<i64>,
     /// By node, the entries of `ends` that have or had places there, with their GPUs.
     on: Vec<Vec<(usize, u64)>>,
     /// By node, the reserved starts there, with their GPUs, and how many are in it.
@@ -59,7 +55,6 @@ impl Timeline {
         let known = self.order.len();
         for (index, held) in ends.iter().enumerate().skip(known) {
             self.order.push((held.end, index));
-            self.gpus.push(held.places.iter().map(|place| i64::from(place.gpus.count_ones())).sum());
             self.guests |= held.guest.is_some();
             self.endless |= held.begins_without_end();
             note(&mut self.on, index, held.places.iter());
@@ -76,7 +71,6 @@ impl Timeline {
     /// All is to be taken in anew.
     fn restart(&mut self) {
         self.order.clear();
-        self.gpus.clear();
         self.on.iter_mut().chain(&mut self.reserved_on).for_each(Vec::clear);
         (self.reserved, self.guests, self.endless) = (0, false, false);
     }
@@ -184,21 +178,6 @@ impl<'a> Session<'a> {
         self.timeline.reserved = 0;
     }
 
-    /// Before this moment there are not GPUs enough for the unit, wherever they are. What is reserved is not free while it is
-    /// held; where guests are on it, they may hold it as well.
-    pub fn not_before(&mut self, unit: &Unit<'a>) -> Time {
-        self.timeline();
-        let need = i64::try_from(gpus_of(unit)).unwrap_or(i64::MAX);
-        let gpus = |one: &Reserved| one.reservation.places.iter().map(|p| i64::from(p.gpus.count_ones())).sum::<i64>();
-        let reserved = self.reserved.iter().filter(|_| !self.timeline.guests);
-        let mut taken: Vec<(Time, i64)> = reserved
-            .flat_map(|one| [(one.reservation.start, -gpus(one)), (one.end.max(one.reservation.start), gpus(one))])
-            .collect();
-        taken.sort_unstable_by_key(|(at, _)| *at);
-        let given = self.timeline.order.iter().map(|(end, index)| (*end, self.timeline.gpus[*index]));
-        earliest_with(need, self.draft.free_gpus(), given, taken)
-    }
-
     /// For whom guests would leave sooner than for others there is no draft that others could share; nor where GPUs are in
     /// parts, of which rooms know nothing.
     pub fn has_own_future(&mut self, unit: &Unit<'a>) -> bool {
@@ -268,7 +247,14 @@ impl<'a> Session<'a> {
             }
         }
         later.draft.forget_past();
+        debug_assert!(self.is_as_made_anew(&later), "the draft of {by:?} is not what it would be, made anew");
         later
+    }
+
+    /// Every test on a small cluster compares what is kept with what it is made of.
+    fn is_as_made_anew(&self, later: &Later<'a>) -> bool {
+        let nodes = || self.cluster.nodes.iter().map(|node| node.id);
+        self.cluster.nodes.len() > SMALL || nodes().all(|node| *later.draft.room(node) == self.room_by(node, later))
     }
 
     /// Of a claim only what its victims have freed by then: the rest was never free on this draft.
@@ -322,28 +308,4 @@ fn note<'p>(by_node: &mut [Vec<(usize, u64)>], index: usize, places: impl Iterat
             None => here.push((index, place.gpus)),
         }
     }
-}
-
-/// The first moment at which at least `need` are there, of those there are now and what comes and goes by then.
-fn earliest_with(
-    need: i64,
-    now: i64,
-    one: impl Iterator<Item = (Time, i64)>,
-    other: impl IntoIterator<Item = (Time, i64)>,
-) -> Time {
-    let (mut one, mut other) = (one.peekable(), other.into_iter().peekable());
-    let (mut free, mut at) = (now, Time(0));
-    while free < need {
-        let Some(next) = one.peek().into_iter().chain(other.peek()).map(|(at, _)| *at).min() else {
-            return Time::NEVER;
-        };
-        at = next;
-        while let Some((_, more)) = one.next_if(|(moved, _)| *moved <= at) {
-            free += more;
-        }
-        while let Some((_, more)) = other.next_if(|(moved, _)| *moved <= at) {
-            free += more;
-        }
-    }
-    at
 }

@@ -3,7 +3,7 @@
 //! Never fewer than really fit, so no start has to be looked for before there are enough; mostly exactly as many, so the first
 //! moment at which there are is mostly the start. Kept by node and summed up: a node is looked at again when it changed.
 use super::counts::{Stamp, differing};
-use super::later::Timeline;
+use super::later::{SMALL, Timeline};
 use super::reserve::Reserved;
 use super::{Held, Session, Unit};
 use crate::model::cluster::Cluster;
@@ -59,6 +59,12 @@ impl<'a> Session<'a> {
         let coming = Coming { ends: &self.ends, reserved: &self.reserved, timeline: &self.timeline };
         self.draft.work +=
             outlook.refresh(self.cluster, &coming, self.draft.stamps(), |node| self.draft.room(node).gpus);
+        let is_known =
+            |node: NodeId| outlook.nodes[node.index()] == coming.changes(node, self.draft.room(node).gpus, gpus);
+        debug_assert!(
+            self.cluster.nodes.len() > SMALL || self.cluster.nodes.iter().all(|node| is_known(node.id)),
+            "the outlook for {gpus} GPUs is not what it would be, made anew"
+        );
         let first = outlook.first(spec);
         if self.outlooks.len() >= SIZES {
             self.outlooks.remove(0);

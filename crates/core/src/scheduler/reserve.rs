@@ -180,7 +180,7 @@ impl<'a> Session<'a> {
         let from = match own {
             Some(_) if self.hosts_guests(unit) => Time(0),
             Some(_) => from,
-            None => from.max(self.not_before(unit)).max(self.first_room(unit)),
+            None => from.max(self.first_room(unit)),
         };
         let times = match &own {
             Some(ends) => self.times(unit, ends.iter().map(|(end, _)| *end)),
