@@ -144,7 +144,7 @@ pub struct ManyJobs {
 pub struct Resize {
     /// Id or name.
     pub job: String,
-    /// At least the `gang.min` of the job. What is too much leaves at once; what is missing comes when there is room.
+    /// From `gang.min` to `gang.workers` of its file, in whole steps. What is too much leaves at once; what is missing comes when there is room.
     pub workers: u32,
 }
 
