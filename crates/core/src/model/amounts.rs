@@ -272,6 +272,19 @@ pub fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
+/// An amount of one of the [`DIMENSIONS`] as people write it: `8 GPUs`, `2TiB of memory`.
+pub fn amount_words(dimension: &str, amount: u64) -> String {
+    match dimension {
+        "gpus" => count(amount, "GPU"),
+        "cpus" => count(amount, "CPU"),
+        "memory_bytes" => format!("{} of memory", HumanBytes(amount)),
+        "vram_bytes" => format!("{} of GPU memory", HumanBytes(amount)),
+        "pcie_bandwidth_bps" => format!("{} of PCIe bandwidth", HumanBandwidth(amount)),
+        "network_bandwidth_bps" => format!("{} of network bandwidth", HumanBandwidth(amount)),
+        other => format!("{amount} {other}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,6 +332,14 @@ mod tests {
         assert_eq!(HumanBandwidth(50_000_000_000).to_string(), "50Gbps");
         assert_eq!(HumanBandwidth(1_650_000_000_000).to_string(), "1.6Tbps");
         assert_eq!(HumanBandwidth(999).to_string(), "999bps");
+    }
+
+    #[test]
+    fn amounts_are_told_in_their_own_units() {
+        let some = Resources::of([1, 16, 2 << 40, 80 << 30, 20_000_000_000, 50_000_000_000]);
+        let words: Vec<String> = DIMENSIONS.into_iter().map(|name| amount_words(name, some.named(name))).collect();
+        let expected = "1 GPU, 16 CPUs, 2TiB of memory, 80GiB of GPU memory, 20Gbps of PCIe bandwidth, 50Gbps of network bandwidth";
+        assert_eq!(words.join(", "), expected);
     }
 
     #[test]

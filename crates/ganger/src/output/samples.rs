@@ -145,6 +145,7 @@ pub fn why() -> Why {
         reason: Some(Reason::Topology),
         slurm_reason: Some("Resources".into()),
         summary: "needs 4 nodes with 8 free GPUs each under one leaf; the best leaf, leaf1, has 3".into(),
+        facts: vec![],
         position: Some(3),
         ahead: vec!["eval (P1, job 7)".into(), "sweep (P2, job 9)".into()],
         gates: vec![

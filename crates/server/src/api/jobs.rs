@@ -74,7 +74,7 @@ pub(super) async fn submit_job(
     let owner = allowed_owner(&app, &caller)?;
     if query.dry_run {
         let view = app.cycle.view();
-        let why = blocking(move || scheduler::dry_run(&view.cluster, &spec, view.cluster.now)).await?;
+        let why = blocking(move || scheduler::dry_run(&view.cluster, &spec, owner, view.cluster.now)).await?;
         return Ok(Json(why).into_response());
     }
     let applied = app.cycle.apply(Input::Submit { spec, owner }).await?;
@@ -356,6 +356,7 @@ fn why_ended(job: &Job, view: &View) -> Why {
         reason: None,
         slurm_reason: None,
         summary: format!("{} is {}{note}", job.spec.name, job.state),
+        facts: Vec::new(),
         position: None,
         ahead: Vec::new(),
         gates: Vec::new(),

@@ -179,6 +179,9 @@ pub struct Why {
     pub slurm_reason: Option<String>,
     /// One sentence.
     pub summary: String,
+    /// Of a job that holds devices: what is known of its stay there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<Fact>,
     /// Place in the order of service, from 1, and who is ahead.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub position: Option<u32>,
@@ -196,8 +199,15 @@ pub struct Why {
     pub preemption: Option<String>,
     /// Changes, each tried out, that would start it now.
     pub would_start_now: Vec<String>,
-    /// Whether an empty healthy cluster would hold it.
+    /// Whether an empty healthy cluster would hold it, and limits and budgets allow it.
     pub satisfiable: bool,
+}
+
+/// `about` is a stable word: `gives up`, `until`, `size`, `goes on`, `promised`, `protected`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Fact {
+    pub about: String,
+    pub text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
