@@ -267,6 +267,12 @@ impl fmt::Display for HumanBandwidth {
     }
 }
 
+/// A bandwidth as [`parse_bandwidth`] reads it, with nothing rounded.
+pub fn exact_bandwidth(bps: u64) -> String {
+    let shown = HumanBandwidth(bps).to_string();
+    if parse_bandwidth(&shown) == Ok(bps) { shown } else { format!("{bps}bps") }
+}
+
 /// A number and its noun: `1 node`, `2 nodes`.
 pub fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
@@ -332,6 +338,8 @@ mod tests {
         assert_eq!(HumanBandwidth(50_000_000_000).to_string(), "50Gbps");
         assert_eq!(HumanBandwidth(1_650_000_000_000).to_string(), "1.6Tbps");
         assert_eq!(HumanBandwidth(999).to_string(), "999bps");
+        assert_eq!(exact_bandwidth(3_200_000_000_000), "3.2Tbps");
+        assert_eq!(exact_bandwidth(3_210_000_000_000), "3210000000000bps");
     }
 
     #[test]

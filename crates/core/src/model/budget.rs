@@ -117,6 +117,14 @@ impl fmt::Display for Period {
 }
 
 impl BudgetPolicy {
+    pub fn word(self) -> &'static str {
+        match self {
+            BudgetPolicy::Drain => "drain",
+            BudgetPolicy::Stop => "stop",
+            BudgetPolicy::None => "none",
+        }
+    }
+
     pub fn parse(text: &str) -> Option<BudgetPolicy> {
         match text {
             "drain" => Some(BudgetPolicy::Drain),

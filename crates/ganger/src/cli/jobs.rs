@@ -182,8 +182,8 @@ pub struct Wait {
     /// Ids or names.
     #[arg(required = true, value_name = "JOB")]
     pub jobs: Vec<String>,
-    /// Give up after so long, such as 10m.
-    #[arg(short, long, value_name = "TIME", value_parser = ganger_core::model::Span::parse)]
+    /// Give up after so long, such as 10m; a bare number is seconds.
+    #[arg(short, long, value_name = "TIME", value_parser = super::pause)]
     pub timeout: Option<ganger_core::model::Span>,
 }
 

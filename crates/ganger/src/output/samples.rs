@@ -233,6 +233,7 @@ pub fn queues() -> Vec<QueueView> {
         }),
         pending_jobs: 0,
         running_jobs: 1,
+        warnings: vec![],
     };
     let limit = Limit { gpus: Some(32), memory_bytes: Some(2 << 40), ..Limit::default() };
     vec![

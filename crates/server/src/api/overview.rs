@@ -1,5 +1,5 @@
 //! The cluster at a glance (`top`), and what was charged to whom (`usage`). Sums of what the state holds, and no more.
-use super::{App, views};
+use super::{App, Problem, find, views};
 use crate::auth::Caller;
 use crate::cycle::View;
 use axum::Json;
@@ -11,6 +11,7 @@ use ganger_core::model::job::{Job, JobState};
 use ganger_core::model::node::{Device, Node};
 use ganger_core::model::queue::Queue;
 use ganger_core::model::time::rfc3339;
+use ganger_core::model::whole::is_inside;
 use ganger_core::model::wire::api::{
     ApiError, BudgetView, GpuStates, LeafView, PendingView, TopView, UplinkView, UsageView,
 };
@@ -39,18 +40,24 @@ pub(super) async fn get_usage(
     State(app): State<App>,
     _caller: Caller,
     Query(query): Query<UsageQuery>,
-) -> Json<Vec<UsageView>> {
+) -> Result<Json<Vec<UsageView>>, Problem> {
     let view = app.cycle.view();
     // Not the time of the state, which stands still while nothing happens.
     let now = Time(unix_ms());
-    let below = |queue: &Queue| {
-        let rest = query.queue.as_ref().map(|asked| queue.path.strip_prefix(asked.as_str()));
-        rest.is_none_or(|rest| rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
-    };
+    if let Some(queue) = &query.queue {
+        find::queue(&view, queue)?;
+    }
+    let below = |queue: &Queue| query.queue.as_ref().is_none_or(|asked| is_inside(&queue.path, asked));
     let queues = view.cluster.queues.values().filter(|queue| below(queue));
     let lines = queues.flat_map(|queue| usage(queue, now, view.cluster.policy.usage_half_life));
     let of_user = |line: &UsageView| query.user.is_none() || line.user == query.user;
-    Json(lines.filter(of_user).collect())
+    let lines: Vec<UsageView> = lines.filter(of_user).collect();
+    match &query.user {
+        Some(user) if lines.is_empty() => Err(Problem::not_found(format!(
+            "no budget has a part for user {user:?} that was used: usage is kept by user only where a budget says per_user"
+        ))),
+        _ => Ok(Json(lines)),
+    }
 }
 
 /// The queue itself, then each user with a part of its budget.

@@ -4,6 +4,7 @@ use crate::cycle::View;
 use crate::store::NumberedEvent;
 use ganger_core::model::amounts::Resources;
 use ganger_core::model::decision::Reason;
+use ganger_core::model::doubts;
 use ganger_core::model::ids::{JobId, NodeId};
 use ganger_core::model::job::{Attempt, Checkpoint, Job, JobState, Worker, WorkerPhase};
 use ganger_core::model::node::{Device, HealthState, Maintenance, Node};
@@ -195,7 +196,11 @@ fn device_letter(device: &Device) -> char {
 pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
     let now = Time(unix_ms());
     let kept = [cluster.kept_nodes(cluster.holds(), now), cluster.kept_nodes(std::iter::empty(), now)];
-    let view = |queue| QueueView { whole_nodes: whole_nodes(queue, &kept), ..queue_view(cluster, queue, now) };
+    let view = |queue| {
+        let whole_nodes = whole_nodes(queue, &kept);
+        let warnings = doubts::of_queue(cluster, queue, whole_nodes.as_ref().map(|whole| whole.coverable));
+        QueueView { whole_nodes, warnings, ..queue_view(cluster, queue, now) }
+    };
     let mut views: std::collections::BTreeMap<&str, QueueView> =
         cluster.queues.iter().map(|(path, queue)| (path.as_str(), view(queue))).collect();
     for job in cluster.jobs.values() {
@@ -237,6 +242,7 @@ fn queue_view(cluster: &Cluster, queue: &Queue, now: Time) -> QueueView {
         whole_nodes: None,
         pending_jobs: 0,
         running_jobs: 0,
+        warnings: Vec::new(),
     }
 }
 

@@ -16,7 +16,8 @@
 //! | `GET nodes`, `GET nodes/{node}` | `[NodeView]`, [`NodeView`] |
 //! | `POST nodes/{node}/drain` ([`DrainRequest`] or nothing), `cordon`, `uncordon`, `recover`, `quarantine` ([`QuarantineRequest`]) | [`NodeView`] |
 //! | `GET queues` · `POST queues` ([`super::cluster::QueuesFile`]) | `[QueueView]` |
-//! | `POST cluster` ([`super::cluster::ClusterFile`]) | `{}` |
+//! | `DELETE queues/{queue}` | `[QueueView]` of those that are left |
+//! | `GET cluster` · `POST cluster` ([`super::cluster::ClusterFile`]) | the same file as it is now · [`ClusterApplied`] |
 //! | `GET usage?queue=&user=` · `GET top` | `[UsageView]` · [`TopView`] |
 //! | `GET events?job=&node=&since=&follow=` | `[EventView]`; with `follow` newline-delimited JSON, streamed |
 //! | `GET tokens`, `POST tokens` ([`TokenRequest`]), `DELETE tokens/{name}` | tokens; the secret is shown once |
@@ -275,6 +276,16 @@ pub struct QueueView {
     pub whole_nodes: Option<WholeNodesView>,
     pub pending_jobs: u32,
     pub running_jobs: u32,
+    /// What is odd about it and may come true later, such as a promise that no node could keep.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What is odd about a cluster file that was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ClusterApplied {
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// Whole nodes that are promised to a queue.
