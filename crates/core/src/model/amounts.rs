@@ -273,6 +273,26 @@ pub fn exact_bandwidth(bps: u64) -> String {
     if parse_bandwidth(&shown) == Ok(bps) { shown } else { format!("{bps}bps") }
 }
 
+/// Thousandths of GPUs as people write them: `8`, `0.5`, `2.125`.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuMilli(pub u64);
+
+impl fmt::Display for GpuMilli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 / 1_000, self.0 % 1_000) {
+            (whole, 0) => write!(f, "{whole}"),
+            (whole, part) => write!(f, "{whole}.{}", format!("{part:03}").trim_end_matches('0')),
+        }
+    }
+}
+
+impl GpuMilli {
+    /// `1 GPU`, `0.5 GPUs`
+    pub fn words(self) -> String {
+        if self.0 == 1_000 { "1 GPU".to_string() } else { format!("{self} GPUs") }
+    }
+}
+
 /// A number and its noun: `1 node`, `2 nodes`.
 pub fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
@@ -348,6 +368,12 @@ mod tests {
         let words: Vec<String> = DIMENSIONS.into_iter().map(|name| amount_words(name, some.named(name))).collect();
         let expected = "1 GPU, 16 CPUs, 2TiB of memory, 80GiB of GPU memory, 20Gbps of PCIe bandwidth, 50Gbps of network bandwidth";
         assert_eq!(words.join(", "), expected);
+    }
+
+    #[test]
+    fn parts_of_gpus_are_told_exactly() {
+        let words: Vec<String> = [0, 500, 1_000, 2_125, 3_010].map(|milli| GpuMilli(milli).words()).into();
+        assert_eq!(words, ["0 GPUs", "0.5 GPUs", "1 GPU", "2.125 GPUs", "3.01 GPUs"]);
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn top(view: &View) -> TopView {
 
 fn count(gpus: &mut GpuStates, node: &Node, now: Time) {
     let takes_work = node.accepts(false, now);
+    gpus.split_held_milli += node.used().gpu_milli;
     for device in &node.devices {
         let state = match device {
             Device::Used(_) => &mut gpus.used,
@@ -137,6 +138,7 @@ fn leaves(cluster: &Cluster, now: Time) -> Vec<LeafView> {
         view.nodes_ready += u32::from(node.accepts(false, now));
         view.gpus += node.capacity().all_gpus();
         view.gpus_used += node.used().all_gpus();
+        view.gpu_milli_used += node.used().all_gpus_milli();
     }
     by_leaf.into_values().collect()
 }
@@ -146,16 +148,17 @@ fn empty_leaf(cluster: &Cluster, id: LeafId, load: Option<&Load>) -> LeafView {
     let uplink =
         load.map(|load| UplinkView { capacity_bps: load.capacity_bps, asked_bps: load.asked_bps, gangs: load.gangs });
     let (leaf, spine) = (leaf.name.clone(), cluster.fabric.spines[leaf.spine.0 as usize].clone());
-    LeafView { leaf, spine, nodes: 0, nodes_ready: 0, gpus: 0, gpus_used: 0, uplink }
+    LeafView { leaf, spine, nodes: 0, nodes_ready: 0, gpus: 0, gpus_used: 0, gpu_milli_used: 0, uplink }
 }
 
 /// By reason; tasks that are no jobs yet wait for what their array waits for.
 fn pending(cluster: &Cluster) -> Vec<PendingView> {
-    let mut sums: BTreeMap<Option<Reason>, (u64, u64)> = BTreeMap::new();
+    let mut sums: BTreeMap<Option<Reason>, (u64, u64, u64)> = BTreeMap::new();
     let mut add = |reason: Option<Reason>, jobs: u64, job: &Job| {
         let sum = sums.entry(reason).or_default();
         sum.0 += jobs;
         sum.1 = sum.1.saturating_add(job.spec.total().all_gpus().saturating_mul(jobs));
+        sum.2 = sum.2.saturating_add(job.spec.total().all_gpus_milli().saturating_mul(jobs));
     };
     for job in cluster.jobs.values().filter(|job| job.state == JobState::Pending) {
         let blocker = cluster.blocked.get(&job.id).map(|blocker| blocker.reason());
@@ -166,8 +169,9 @@ fn pending(cluster: &Cluster) -> Vec<PendingView> {
         add(Some(cluster.array_waits_for(array).0), Cluster::unmade_in(array) - held, array);
         add(Some(Reason::Held), held, array);
     }
-    let views = sums.into_iter().filter(|(_, (jobs, _))| *jobs > 0);
-    let mut views: Vec<PendingView> = views.map(|(reason, (jobs, gpus))| PendingView { reason, jobs, gpus }).collect();
+    let views = sums.into_iter().filter(|(_, (jobs, ..))| *jobs > 0);
+    let view = |(reason, (jobs, gpus, gpu_milli))| PendingView { reason, jobs, gpus, gpu_milli };
+    let mut views: Vec<PendingView> = views.map(view).collect();
     views.sort_by_key(|view| Reverse(view.jobs));
     views
 }

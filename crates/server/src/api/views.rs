@@ -18,6 +18,7 @@ use ganger_core::model::wire::api::{
 use ganger_core::model::{Cluster, Time};
 use ganger_core::scheduler::fragment::fragmentation;
 use ganger_runtime::clock::unix_ms;
+use std::collections::BTreeMap;
 
 pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
     let view = plain_view(job, cluster);
@@ -41,6 +42,7 @@ fn plain_view(job: &Job, cluster: &Cluster) -> JobView {
     // An elastic gang may run with fewer than it wants.
     let placed = job.attempt.as_ref().map(|attempt| (attempt.workers.len() as u32).saturating_sub(attempt.given_up));
     let workers = placed.unwrap_or(job.spec.gang.workers);
+    let asks = job.spec.shape.resources().times(workers.into());
     JobView {
         id: job.id.0,
         name: job.spec.name.clone(),
@@ -50,7 +52,8 @@ fn plain_view(job: &Job, cluster: &Cluster) -> JobView {
         state: job.state,
         state_since: rfc3339(job.state_since),
         workers,
-        gpus: job.spec.shape.resources().times(workers.into()).all_gpus(),
+        gpus: asks.all_gpus(),
+        gpu_milli: asks.all_gpus_milli(),
         nodes: job.attempt.as_ref().map(|a| node_names(&a.nodes(), cluster)).unwrap_or_default(),
         attempt: job.attempts.0,
         evictions: job.evictions,
@@ -166,10 +169,17 @@ pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
         used: node.used(),
         devices: node.devices.iter().map(device_letter).collect(),
         owners: node.devices.iter().enumerate().filter_map(owner).collect(),
+        held_milli: held_milli(node),
         last_heard: rfc3339(node.last_heard),
         maintenance: node.maintenance.iter().map(maintenance_view).collect(),
         jobs,
     }
+}
+
+fn held_milli(node: &Node) -> BTreeMap<u8, u64> {
+    let mut held = BTreeMap::new();
+    node.held_slices().for_each(|slice| *held.entry(slice.gpu).or_default() += u64::from(slice.milli));
+    held
 }
 
 fn node_state(node: &Node, now: Time) -> String {
@@ -201,7 +211,7 @@ pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
         let warnings = doubts::of_queue(cluster, queue, whole_nodes.as_ref().map(|whole| whole.coverable));
         QueueView { whole_nodes, warnings, ..queue_view(cluster, queue, now) }
     };
-    let mut views: std::collections::BTreeMap<&str, QueueView> =
+    let mut views: BTreeMap<&str, QueueView> =
         cluster.queues.iter().map(|(path, queue)| (path.as_str(), view(queue))).collect();
     for job in cluster.jobs.values() {
         for path in ancestry(&job.spec.queue) {
@@ -272,15 +282,16 @@ pub fn status(view: &View) -> Status {
     // Not the time of the state, which stands still while nothing happens.
     let now = Time(unix_ms());
     let count = |wanted: &[JobState]| cluster.jobs.values().filter(|job| wanted.contains(&job.state)).count() as u32;
-    let sum = |of: fn(&Node) -> Resources| cluster.listed_nodes().map(|node| of(node).all_gpus()).sum();
+    let sum = |of: fn(&Node) -> u64| cluster.listed_nodes().map(of).sum();
     Status {
         version: env!("CARGO_PKG_VERSION").to_string(),
         term: cluster.term,
         now: rfc3339(now),
         nodes: cluster.listed_nodes().count() as u32,
         nodes_ready: cluster.nodes.iter().filter(|node| node.accepts(false, now)).count() as u32,
-        gpus: sum(Node::capacity),
-        gpus_used: sum(Node::used),
+        gpus: sum(|node| node.capacity().all_gpus()),
+        gpus_used: sum(|node| node.used().all_gpus()),
+        gpu_milli_used: sum(|node| node.used().all_gpus_milli()),
         fragmented_millionths: fragmentation(cluster).millionths(),
         jobs_pending: count(&[JobState::Pending]).saturating_add(cluster.tasks_unmade() as u32),
         jobs_running: count(&[JobState::Starting, JobState::Running, JobState::Stopping]),

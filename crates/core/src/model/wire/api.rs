@@ -56,6 +56,9 @@ pub struct JobView {
     pub workers: u32,
     /// With parts of GPUs, rounded up.
     pub gpus: u64,
+    /// The same exactly, in thousandths.
+    #[serde(default)]
+    pub gpu_milli: u64,
     /// Names of the nodes of the live attempt, in rank order.
     pub nodes: Vec<String>,
     pub attempt: u32,
@@ -247,10 +250,13 @@ pub struct NodeView {
     pub state: String,
     pub capacity: Resources,
     pub used: Resources,
-    /// One letter per GPU: `.` free, `C` claimed, `U` used, `D` draining, `X` sick.
+    /// One letter per GPU: `.` free, `C` claimed, `U` used, `D` draining, `P` in parts, `X` sick.
     pub devices: String,
     /// By GPU index: the job that owns it.
     pub owners: BTreeMap<u8, u64>,
+    /// By GPU index, of those in parts: what of it is held, in thousandths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held_milli: BTreeMap<u8, u64>,
     pub last_heard: String,
     pub jobs: Vec<u64>,
     /// What is planned or has begun, the next first.
@@ -352,6 +358,9 @@ pub struct GpuStates {
     pub draining: u64,
     /// In parts.
     pub split: u64,
+    /// Of these so much is held, in thousandths of GPUs.
+    #[serde(default)]
+    pub split_held_milli: u64,
     pub sick: u64,
 }
 
@@ -363,6 +372,9 @@ pub struct LeafView {
     pub nodes_ready: u32,
     pub gpus: u64,
     pub gpus_used: u64,
+    /// In thousandths, with parts of GPUs.
+    #[serde(default)]
+    pub gpu_milli_used: u64,
     /// Where its capacity is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uplink: Option<UplinkView>,
@@ -383,6 +395,9 @@ pub struct PendingView {
     pub reason: Option<Reason>,
     pub jobs: u64,
     pub gpus: u64,
+    /// In thousandths, with parts of GPUs.
+    #[serde(default)]
+    pub gpu_milli: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -489,6 +504,9 @@ pub struct Status {
     pub nodes_ready: u32,
     pub gpus: u64,
     pub gpus_used: u64,
+    /// In thousandths, with parts of GPUs.
+    #[serde(default)]
+    pub gpu_milli_used: u64,
     /// What the shapes asked for lately cannot use of the free GPUs, in millionths of these.
     pub fragmented_millionths: u64,
     pub jobs_pending: u32,
