@@ -104,7 +104,7 @@ async fn promises_that_no_node_could_keep_are_doubted() {
     assert!(said[0].ends_with("but at most 1 could be had now"), "{said:?}");
     assert_eq!(warnings(whole(1, 8, "H100")).await, [""; 0]);
     let said = warnings(json!({"name": "b", "guarantee": {"gpus": 9}})).await;
-    assert_eq!(said, ["queue b: 9 GPUs are guaranteed to it, the whole cluster has 8 GPUs"]);
+    assert_eq!(said, ["queue b: its guarantee of 9 GPUs is more than the whole cluster has, 8 GPUs"]);
     drop(agent);
     server.stop().await;
 }

@@ -311,6 +311,11 @@ pub fn amount_words(dimension: &str, amount: u64) -> String {
     }
 }
 
+/// As [`count`], with the verb: `1 node is`, `2 nodes are`.
+pub fn count_are(n: u64, noun: &str) -> String {
+    format!("{} {}", count(n, noun), if n == 1 { "is" } else { "are" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

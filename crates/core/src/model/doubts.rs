@@ -19,7 +19,7 @@ pub fn of_queue(cluster: &Cluster, queue: &Queue, coverable: Option<u32>) -> Vec
     let over = there.filter_map(|((name, there), asked)| Some((name, there, asked.filter(|asked| *asked > there)?)));
     let over = over.map(|(name, there, asked)| {
         let (asked, there) = (amount_words(name, asked), amount_words(name, there));
-        format!("queue {path}: {asked} are guaranteed to it, the whole cluster has {there}")
+        format!("queue {path}: its guarantee of {asked} is more than the whole cluster has, {there}")
     });
     over.chain(promise(cluster, queue, coverable)).collect()
 }
@@ -35,10 +35,10 @@ fn promise(cluster: &Cluster, queue: &Queue, coverable: Option<u32>) -> Option<S
             true => format!("no node has {}", count(whole.gpus.into(), "GPU")),
             false => format!("nodes with so many GPUs have {}", models.into_iter().collect::<Vec<_>>().join(", ")),
         };
-        return Some(format!("queue {path}: {} are promised to it, but {there}", whole.words()));
+        return Some(format!("queue {path}: it is promised {}, but {there}", whole.words()));
     }
     let least = coverable.filter(|coverable| *coverable < whole.nodes)?;
-    Some(format!("queue {path}: {} are promised to it, but at most {least} could be had now", whole.words()))
+    Some(format!("queue {path}: it is promised {}, but at most {least} could be had now", whole.words()))
 }
 
 /// Of a cluster file, once it is applied.

@@ -2,7 +2,7 @@
 use super::arrays;
 use crate::cycle::View;
 use crate::store::NumberedEvent;
-use ganger_core::model::amounts::Resources;
+use ganger_core::model::amounts::{Resources, count};
 use ganger_core::model::decision::Reason;
 use ganger_core::model::doubts;
 use ganger_core::model::ids::{JobId, NodeId};
@@ -148,7 +148,10 @@ pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
     let (since, cause) = match node.cooldown_until {
         until if until > cluster.now && node.health.state == HealthState::Ready => {
             let refused = node.refusals.len();
-            (until - cluster.policy.cooldown, format!("{refused} refused starts; open again at {}", rfc3339(until)))
+            (
+                until - cluster.policy.cooldown,
+                format!("{}; open again at {}", count(refused as u64, "refused start"), rfc3339(until)),
+            )
         }
         _ => (node.health.since, node.health.cause.clone()),
     };
