@@ -222,8 +222,14 @@ impl Change<'_> {
         never && job.attempt.is_none()
     }
 
+    /// What is so already is no change, and nothing to tell.
     pub fn set_policy(&mut self, name: String, value: String, by: String) -> Result<(), Refusal> {
-        self.cluster.policy.set(&name, &value).map_err(|error| Refusal::BadSetting(error.to_string()))?;
+        let mut policy = self.cluster.policy.clone();
+        policy.set(&name, &value).map_err(|error| Refusal::BadSetting(error.to_string()))?;
+        if policy == self.cluster.policy {
+            return Ok(());
+        }
+        self.cluster.policy = policy;
         self.mark_globals();
         self.event("setting", None, None, format!("{name} set to {value} by {by}"));
         self.tick_budgets();

@@ -65,7 +65,7 @@ pub fn never(cluster: &Cluster, id: JobId, now: Time) -> Option<String> {
     let alone = || vec![asking.as_asked(job)];
     let unit = job.spec.group.as_ref().map_or_else(alone, |group| mates(group).collect());
     let mut session = Session::new(cluster, &asking, now);
-    session.unsatisfiable(&unit).or_else(|| session.never_allowed(&unit))
+    session.never_allowed(&unit).or_else(|| session.unsatisfiable(&unit))
 }
 
 /// What would be said about a job that is not submitted: as if it came last of its class.
@@ -87,8 +87,8 @@ pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, owner: Owner, now: Time) 
 fn explain<'a>(mut session: Session<'a>, before: &[&Unit<'a>], unit: &Unit<'a>, job: &'a Job) -> Why {
     // What is tried out here is not work of the decision.
     let work = session.draft.work;
-    let never = session.unsatisfiable(unit).map(|text| format!("not even on the empty cluster: {text}"));
-    let never = never.or_else(|| session.never_allowed(unit));
+    let empty = session.unsatisfiable(unit).map(|text| format!("not even on the empty cluster: {text}"));
+    let never = session.never_allowed(unit).or(empty);
     let gates = gates(&mut session, unit, job, never.as_deref());
     let nodes = count_nodes(&session, &job.spec);
     let would_start_now = try_changes(&mut session, unit, job, never.is_some());

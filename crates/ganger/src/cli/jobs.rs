@@ -155,7 +155,7 @@ pub struct Logs {
     /// Go on until the ranks have ended.
     #[arg(short, long)]
     pub follow: bool,
-    /// Only this rank; without it all, each line with its rank in front.
+    /// Only this rank; without it all, each line with its rank in front, or the ranks of the node whose launcher wrote it.
     #[arg(short, long, value_name = "N")]
     pub rank: Option<u32>,
     /// Of an earlier run than the newest.

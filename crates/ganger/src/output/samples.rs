@@ -116,6 +116,7 @@ pub fn job_detail() -> JobDetail {
         nics: vec!["mlx5_0".into()],
         phase: "running".into(),
         exit: None,
+        log_of: None,
     };
     JobDetail {
         view,

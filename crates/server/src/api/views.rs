@@ -6,7 +6,7 @@ use ganger_core::model::amounts::{Resources, count};
 use ganger_core::model::decision::Reason;
 use ganger_core::model::doubts;
 use ganger_core::model::ids::{JobId, NodeId};
-use ganger_core::model::job::{Attempt, Checkpoint, Job, JobState, Worker, WorkerPhase};
+use ganger_core::model::job::{Attempt, Checkpoint, Job, JobState, Launcher, Worker, WorkerPhase};
 use ganger_core::model::node::{Device, HealthState, Maintenance, Node};
 use ganger_core::model::queue::{Queue, ancestry};
 use ganger_core::model::time::rfc3339;
@@ -70,10 +70,13 @@ fn plain_view(job: &Job, cluster: &Cluster) -> JobView {
 
 /// `sites`: the nodes of the last attempt in rank order, for a job that has ended.
 pub fn job_detail(job: &Job, cluster: &Cluster, events: Vec<EventView>, sites: &[NodeId]) -> JobDetail {
-    let ranks = match &job.attempt {
+    let mut ranks: Vec<RankView> = match &job.attempt {
         Some(attempt) => attempt.workers.iter().map(|worker| rank_view(worker, cluster)).collect(),
         None => (0u32..).zip(sites).map(|(rank, node)| past_rank_view(rank, *node, cluster)).collect(),
     };
+    if job.spec.run.launcher != Launcher::Ranks {
+        share_logs(&mut ranks);
+    }
     JobDetail {
         view: job_view(job, cluster),
         resources_per_worker: job.spec.shape.resources(),
@@ -127,13 +130,33 @@ fn rank_view(worker: &Worker, cluster: &Cluster) -> RankView {
         nics: nics.map(|nic| nic.name.clone()).collect(),
         phase: phase.to_string(),
         exit,
+        log_of: None,
+    }
+}
+
+/// One launcher a node runs its ranks: the first of them stands for its log.
+fn share_logs(ranks: &mut [RankView]) {
+    let mut first: BTreeMap<String, u32> = BTreeMap::new();
+    for rank in ranks {
+        let lead = *first.entry(rank.node.clone()).or_insert(rank.rank);
+        rank.log_of = Some(lead).filter(|lead| *lead != rank.rank);
     }
 }
 
 fn past_rank_view(rank: u32, node: NodeId, cluster: &Cluster) -> RankView {
     let node = node_names(&[node], cluster).pop().unwrap_or_default();
     let phase = "ended".to_string();
-    RankView { rank, node, gpus: Vec::new(), slice: None, cpus: String::new(), nics: Vec::new(), phase, exit: None }
+    RankView {
+        rank,
+        node,
+        gpus: Vec::new(),
+        slice: None,
+        cpus: String::new(),
+        nics: Vec::new(),
+        phase,
+        exit: None,
+        log_of: None,
+    }
 }
 
 fn maintenance_view(one: &Maintenance) -> MaintenanceView {

@@ -166,6 +166,9 @@ pub struct RankView {
     pub phase: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit: Option<String>,
+    /// It has no log of its own: its launcher's, which runs all ranks of the node, is that of this rank.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub log_of: Option<u32>,
 }
 
 /// `ganger why`: every gate with numbers that add up to all nodes.
