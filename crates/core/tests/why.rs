@@ -241,3 +241,21 @@ fn a_wait_for_a_budget_has_a_gate_of_its_own() {
     let first = fact(&why(&lab, JobId(1)), "until");
     assert!(first.contains("(time limit 1h30m)"), "{first}");
 }
+
+/// It holds what it leaves and claims where it goes on.
+#[test]
+fn who_has_to_end_first_is_named_once() {
+    let mut lab = lab(1);
+    let mut spec = limit(job("elastic", 8, 1, Priority::P3), Span::hours(2));
+    (spec.gang.min, spec.gang.step, spec.gang.shrink) = (2, 2, Shrink::Restart);
+    (spec.checkpoint.on_demand, spec.checkpoint.grace) = (true, Span::seconds(30));
+    let gang = lab.submit(spec);
+    lab.settle();
+    lab.apply(Input::Resize { job: gang, workers: 4, by: "owner".to_string() });
+    let next = lab.submit(limit(job("next", 1, 8, Priority::P2), Span::hours(1)));
+    let conditions = why(&lab, next).estimate.unwrap().conditional_on;
+    let mut once = conditions.clone();
+    once.dedup();
+    assert_eq!(conditions, once);
+    assert_eq!(conditions.iter().filter(|condition| condition.contains("job 1 elastic")).count(), 1, "{conditions:?}");
+}

@@ -11,7 +11,10 @@ use std::collections::BTreeSet;
 pub fn of(session: &Session<'_>, job: &Job) -> Option<Estimate> {
     let reservation = session.reserved.iter().map(|one| &one.reservation).find(|one| one.job == job.id)?;
     let mut conditional_on = vec!["no job of a higher class comes first".to_string()];
-    conditional_on.extend(reservation.awaits.iter().filter_map(|id| ends(session, *id)));
+    // A gang that restarts holds what it leaves and claims where it goes on: it is named once.
+    let mut named = BTreeSet::new();
+    let awaits = reservation.awaits.iter().filter(|id| named.insert(**id));
+    conditional_on.extend(awaits.filter_map(|id| ends(session, *id)));
     if reservation.conditional && reservation.awaits.is_empty() {
         conditional_on.push("jobs without a time limit end within the assumed time".to_string());
     }
