@@ -317,7 +317,7 @@ impl<'a> Session<'a> {
             let id = &job.id;
             let mate =
                 |guest: &&Job| guest.id == job.id || (group_of(job).is_some() && group_of(guest) == group_of(job));
-            if self.may_stop(unit, claimant.as_ref(), job, guests.iter().any(mate)) {
+            if self.may_stop(unit, claimant.as_ref(), (job, held_by(places)), guests.iter().any(mate)) {
                 found.insert(*id, places.clone());
                 group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
             }

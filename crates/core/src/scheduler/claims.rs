@@ -1,7 +1,8 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
-use super::book::{Amounts, amounts_of};
+use super::book::{Amounts, amounts_of, held_by};
 use super::preempt::may_evict;
 use super::{Session, Unit};
+use crate::model::amounts::Resources;
 use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
@@ -52,6 +53,11 @@ impl<'a> Session<'a> {
     /// Asks again about a claim that this decision made: beside what starts since, or beside reservations that lie elsewhere
     /// since, there may be room without it.
     pub fn reconsider_claim(&mut self, unit: &Unit<'a>, yielding: Blocker) {
+        if let Some(closed) = self.closed_gate(unit) {
+            self.withdraw(unit);
+            self.vain.insert(unit[0].id, closed.clone());
+            return self.block(unit, closed);
+        }
         if let Some(places) = self.place_elsewhere(unit) {
             self.withdraw(unit);
             return self.start(unit, places);
@@ -104,7 +110,8 @@ impl<'a> Session<'a> {
         let owed = self.has_owed_nodes(unit);
         let by_class = if owed { None } else { self.outranked_by(unit, waits_for_devices) };
         let by_class = by_class.or_else(|| self.taken_back_by(unit, places, waits_for_devices));
-        let reclaimed = |session: &mut Self| session.reclaimed_by(unit, waits_for_devices).filter(|_| !owed);
+        let holds: Vec<Resources> = places.iter().map(|places| held_by(*places)).collect();
+        let reclaimed = |session: &mut Self| session.reclaimed_by(unit, &holds, waits_for_devices).filter(|_| !owed);
         let Some((ahead, class)) = by_class.or_else(|| reclaimed(self)) else {
             return false;
         };
@@ -125,15 +132,21 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// As [`Session::outranked_by`], for what is guaranteed to the queue of the one who waits. The claims of the unit are
-    /// charged already.
-    pub fn reclaimed_by(&mut self, unit: &Unit<'a>, blocked: fn(&Blocker) -> bool) -> Option<(JobId, Priority)> {
+    /// As [`Session::outranked_by`], for what is guaranteed to the queue of the one who waits, where the jobs of the unit hold
+    /// so much. The claims of the unit are charged already.
+    pub fn reclaimed_by(
+        &mut self,
+        unit: &Unit<'a>,
+        holds: &[Resources],
+        blocked: fn(&Blocker) -> bool,
+    ) -> Option<(JobId, Priority)> {
         let waits: Vec<JobId> =
             self.blocked.iter().filter(|(_, blocker)| blocked(blocker)).map(|(id, _)| *id).collect();
         waits.into_iter().find_map(|id| {
             let ahead = self.asking.as_asked(self.cluster.job(id)?);
             let claimant = self.claimant(&vec![ahead])?;
-            unit.iter().all(|job| self.may_reclaim(&claimant, job)).then_some((id, ahead.spec.priority))
+            let may = |(job, holds): (&&Job, &Resources)| self.may_reclaim(&claimant, job, *holds);
+            unit.iter().zip(holds).all(may).then_some((id, ahead.spec.priority))
         })
     }
 
