@@ -3,7 +3,6 @@ use super::book::{Amounts, amounts_of, held_by};
 use super::preempt::may_evict;
 use super::{Session, Unit};
 use crate::model::amounts::Resources;
-use crate::model::cluster::Cluster;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Job, Place, Priority, StopWhy};
@@ -180,21 +179,46 @@ impl<'a> Session<'a> {
     /// Whether everything that the claims of a unit promise is free for it.
     fn are_free(&mut self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
         let there = |place: &Place, claim: &Claim| self.devices_wait_for(claim.claimant, place);
-        parts_are_free(self.cluster, claims)
+        self.parts_are_free(unit, claims)
             && claims.iter().all(|claim| claim.places.iter().all(|place| there(place, claim)))
             && self.amounts_are_free(unit, claims)
             && self.awaits_nothing(unit, claims)
+    }
+
+    /// The places of the starts of this decision, but for those of the unit.
+    fn started_beside(&self, unit: &Unit<'a>) -> impl Iterator<Item = &Place> {
+        let others = self.steps.iter().filter_map(|step| match step {
+            Step::Start { job, places, .. } if unit.iter().all(|one| one.id != *job) => Some(places),
+            _ => None,
+        });
+        others.flatten()
+    }
+
+    /// The claimed parts of GPUs, all of them together, beside those that the other starts of this decision take.
+    fn parts_are_free(&self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
+        let mut held: BTreeMap<(NodeId, u8), Vec<Slice>> = BTreeMap::new();
+        claims.iter().flat_map(|claim| &claim.places).all(|place| {
+            let (node, Some(slice)) = (self.cluster.node(place.node), place.slice) else { return true };
+            let device = node.devices.get(usize::from(slice.gpu));
+            let stray = node.strays.iter().any(|stray| stray.gpus & slice.mask() != 0);
+            let open = matches!(device, Some(Device::Free | Device::Split { claimant: None }));
+            let now = || {
+                let started = self.started_beside(unit).filter(|other| other.node == node.id);
+                let taken = node.held_slices().chain(started.filter_map(|other| other.slice.as_ref()));
+                taken.filter(|taken| taken.gpu == slice.gpu).copied().collect()
+            };
+            let taken = held.entry((node.id, slice.gpu)).or_insert_with(now);
+            let fits = split::beside(&node.machine, taken, &slice).is_ok();
+            taken.push(slice);
+            open && !stray && fits
+        })
     }
 
     /// Memory and bandwidth, beside what the other starts of this decision take.
     fn amounts_are_free(&self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
         let needs = amounts_of(claims.iter().flat_map(|claim| claim.places.iter()));
         let nodes: BTreeSet<NodeId> = needs.keys().map(|(node, _)| *node).collect();
-        let others = self.steps.iter().filter_map(|step| match step {
-            Step::Start { job, places, .. } if unit.iter().all(|one| one.id != *job) => Some(places),
-            _ => None,
-        });
-        let taken = amounts_of(others.flatten().filter(|place| nodes.contains(&place.node)));
+        let taken = amounts_of(self.started_beside(unit).filter(|place| nodes.contains(&place.node)));
         needs.into_iter().all(|((node, part), amount)| {
             let (here, started) = (self.cluster.node(node), taken.get(&(node, part)).copied().unwrap_or(0));
             here.amount_used(part).saturating_add(started).saturating_add(amount) <= here.machine.amount_of(part)
@@ -221,22 +245,6 @@ impl<'a> Session<'a> {
         let yields = self.cluster.job(claimant).is_some_and(|j| j.spec.priority == Priority::P3);
         place.gpus & !own == 0 && place.cpus.is_disjoint(&node.cpus_used) && node.accepts(yields, self.now)
     }
-}
-
-/// Whether the parts of GPUs that are claimed are free, all of them together.
-fn parts_are_free(cluster: &Cluster, claims: &[&Claim]) -> bool {
-    let mut held: BTreeMap<(NodeId, u8), Vec<Slice>> = BTreeMap::new();
-    claims.iter().flat_map(|claim| &claim.places).all(|place| {
-        let (node, Some(slice)) = (cluster.node(place.node), place.slice) else { return true };
-        let device = node.devices.get(usize::from(slice.gpu));
-        let stray = node.strays.iter().any(|stray| stray.gpus & slice.mask() != 0);
-        let open = matches!(device, Some(Device::Free | Device::Split { claimant: None }));
-        let now = || node.held_slices().filter(|held| held.gpu == slice.gpu).copied().collect();
-        let taken = held.entry((node.id, slice.gpu)).or_insert_with(now);
-        let fits = split::beside(&node.machine, taken, &slice).is_ok();
-        taken.push(slice);
-        open && !stray && fits
-    })
 }
 
 /// Whether devices are what the blocked one is waiting for.

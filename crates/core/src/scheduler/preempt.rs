@@ -5,6 +5,7 @@
 //! turns out not to be needed is put back, most expensive first, so no victim of the final set could stay.
 use super::claims::waits_for_devices;
 use super::draft::Stand;
+use super::elastic::growing;
 use super::offers::{Scene, Search};
 use super::reclaim::{Claimant, Leaving};
 use super::victims::{Pool, Victim};
@@ -28,6 +29,9 @@ pub struct Plan {
     places: Vec<Vec<Place>>,
     pub cost: u128,
 }
+
+/// Starts of this decision that somebody could stop as soon as they run, with their places.
+pub type Juniors = BTreeMap<JobId, Vec<Place>>;
 
 /// What earlier reservations keep back from a claimant, by node, with what is free there without them.
 type Kept = BTreeMap<NodeId, (Stand, Vec<Place>)>;
@@ -364,9 +368,17 @@ impl<'a> Session<'a> {
     }
 
     /// Takes the starts back. Who was to start on a claim gives it up: it would be in the way again.
-    fn send_back(&mut self, juniors: &BTreeMap<JobId, Vec<Place>>) {
+    fn send_back(&mut self, juniors: &Juniors) {
         self.unclaim(juniors.keys().copied(), "somebody who goes first could stop it at once");
-        self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
+        self.take_back(|step| is_start_of(step, juniors));
+    }
+
+    /// As [`Session::send_back`], but who grows goes on growing.
+    fn send_back_alone(&mut self, juniors: &Juniors) {
+        self.unclaim(juniors.keys().copied(), "somebody who goes first could stop it at once");
+        self.steps.retain(|step| !is_start_of(step, juniors));
+        self.renew();
+        self.again = true;
     }
 
     /// As [`Session::preempt`], where starts of this decision have to make room as well.
@@ -386,8 +398,20 @@ impl<'a> Session<'a> {
         if !helps {
             return None;
         }
+        let grows = !growing(&self.steps).is_empty();
+        let yielding = self.preempt_without(unit, &juniors, Session::send_back);
+        // What grows beside them may be what puts a queue beyond its guarantee, and with it the right to stop others of it.
+        yielding.or_else(|| grows.then(|| self.preempt_without(unit, &juniors, Session::send_back_alone)).flatten())
+    }
+
+    fn preempt_without(
+        &mut self,
+        unit: &Unit<'a>,
+        juniors: &Juniors,
+        send_back: fn(&mut Self, &Juniors),
+    ) -> Option<Blocker> {
         let before = (self.steps.clone(), self.given_up.clone());
-        self.send_back(&juniors);
+        send_back(self, juniors);
         let yielding = self.preempt(unit);
         if yielding.is_none() {
             (self.steps, self.given_up) = before;
@@ -396,6 +420,10 @@ impl<'a> Session<'a> {
         }
         yielding
     }
+}
+
+fn is_start_of(step: &Step, juniors: &Juniors) -> bool {
+    matches!(step, Step::Start { job, .. } if juniors.contains_key(job))
 }
 
 /// The one that loses less work; of equals the first.
