@@ -138,6 +138,8 @@ pub(crate) struct Session<'a> {
     pub unwelcome: BTreeSet<JobId>,
     /// Whose claim of this decision was taken back because a gate closed for it: nobody is told to leave for them again.
     vain: BTreeMap<JobId, Blocker>,
+    /// Whose start was taken back for somebody who waits for what others leave, and could stop them at once.
+    outdone: BTreeMap<JobId, Blocker>,
     /// Some node does not take work now, or will not at a time that is known.
     pub closings: bool,
     /// Some queue goes by attained service.
@@ -215,6 +217,7 @@ impl<'a> Session<'a> {
             again: false,
             unwelcome: BTreeSet::new(),
             vain: BTreeMap::new(),
+            outdone: BTreeMap::new(),
             closings: calendar::may_change(cluster, now),
             by_service: attained::is_used(cluster),
             promises_nodes: cluster.promises_nodes(),
@@ -276,6 +279,8 @@ impl<'a> Session<'a> {
             }
         } else if claimed {
             self.continue_claim(unit);
+        } else if let Some(outdone) = self.outdone.get(&unit[0].id).cloned() {
+            self.block(unit, outdone);
         } else if self.draft.work > self.cluster.policy.budget {
             self.block(unit, Blocker::NotReached);
         } else if unit.len() == 1
