@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod contact;
 pub mod env;
+mod folders;
 pub mod inventory;
 pub mod journal;
 pub mod keeper;

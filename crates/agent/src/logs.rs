@@ -5,12 +5,14 @@
 //! the user owns. (Writing the user's path directly was rejected for that reason.)
 use crate::account::Account;
 use crate::config::LogPolicy;
+use crate::folders;
 use crate::unit::UnitKey;
 use ganger_core::model::ids::JobId;
 use ganger_core::model::wire::agent::Launch;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -57,7 +59,15 @@ pub fn output_path(pattern: &str, key: UnitKey, launch: &Launch, workdir: &Path)
     workdir.join(path)
 }
 
-/// Links `link` to the log. Replaces an older link into `logs`, nothing else.
+/// A line of ours at the head of a log, where its reader looks first. A log that cannot be written tells it nobody.
+pub fn note(log: &Path, text: &str) {
+    let open = OpenOptions::new().append(true).custom_flags(libc_nofollow()).open(log);
+    if let Err(error) = open.and_then(|mut file| writeln!(file, "ganger: {text}")) {
+        tracing::warn!(log = %log.display(), %error, "nothing can be said in the log");
+    }
+}
+
+/// Links `link` to the log, in a folder that is made if it is missing. Replaces an older link into `logs`, nothing else.
 ///
 /// # Errors
 /// Why there is no link, for people; the log itself is not touched.
@@ -66,6 +76,7 @@ pub fn link(link: &Path, log: &Path, logs: &Path, account: &Account) -> Result<(
     let (Some(dir), Some(name)) = (link.parent(), link.file_name()) else {
         return Err(fail("it names no file".into()));
     };
+    folders::make_as(account, dir).map_err(fail)?;
     // The open directory is what is checked and used, so it cannot be exchanged in between.
     let dir: OwnedFd = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| fail(error.to_string()))?;
@@ -175,6 +186,25 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
         let stranger = Account { uid: me().uid + 1, ..me() };
         assert!(link(&dir.path().join("x"), &logs.join("1.log"), &logs, &stranger).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_made_and_a_log_tells_what_cannot_be() {
+        let dir = TempDir::new();
+        let (logs, log) = (dir.path().join("logs"), dir.path().join("logs/7.log"));
+        let out = dir.path().join("runs/today/out");
+        link(&out, &log, &logs, &me()).unwrap();
+        assert_eq!(std::fs::read_link(&out).unwrap(), log);
+        std::fs::create_dir(&logs).unwrap();
+        create_for(&me(), &log).unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let why = link(&dir.path().join("file/out"), &log, &logs, &me()).unwrap_err();
+        note(&log, &why);
+        let said = std::fs::read_to_string(&log).unwrap();
+        assert!(
+            said.starts_with("ganger: no link ") && said.contains("cannot make the folder") && said.ends_with('\n'),
+            "{said}"
+        );
     }
 
     #[test]

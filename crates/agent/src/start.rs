@@ -150,6 +150,7 @@ fn open_logs(unit: &Unit, layout: &Layout, account: &Account, workdir: &Path) ->
         let path = logs::output_path(pattern, unit.key, &unit.launch, workdir);
         if let Err(why) = logs::link(&path, &log, &layout.logs(), account) {
             tracing::warn!(unit = %unit.key, %why, "the job's output is in its log only");
+            logs::note(&log, &format!("{why}; what it prints is here only"));
         }
     }
     Ok(log)

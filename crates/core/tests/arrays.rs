@@ -112,7 +112,7 @@ fn what_cannot_be_asked_of_an_array_says_so() {
 #[test]
 fn a_dry_run_asks_for_the_first_task() {
     let lab = lab();
-    let why = scheduler::dry_run(&lab.cluster, &sweep("3-9").into(), lab.now);
+    let why = scheduler::dry_run(&lab.cluster, &sweep("3-9").into(), Default::default(), lab.now);
     assert_eq!((why.name.as_str(), why.satisfiable), ("sweep_3", true));
     assert!(lab.cluster.arrays.is_empty());
 }

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 mod common;
 
-use common::{Lab, job, limit};
+use common::{Lab, job, limit, spec_mut};
 use ganger_core::lifecycle::{self, Input};
 use ganger_core::model::decision::{Claim, Decision, Reservation, Step};
-use ganger_core::model::job::{JobSpec, JobState, Priority, StopWhy};
+use ganger_core::model::job::{JobSpec, JobState, Priority, Shrink, StopWhy};
 use ganger_core::model::machine::profiles::profile;
 use ganger_core::model::{JobId, Span};
 use ganger_core::scheduler::decide;
@@ -75,7 +75,9 @@ fn a_wanted_size_that_is_no_size_is_refused_and_changes_nothing() {
     let (mut lab, gang) = short();
     let rigid = lab.submit(job("rigid", 1, 1, Priority::P3));
     let before = lab.cluster.clone();
-    for (job, workers, why) in [(gang, 1, "at least 2 workers"), (gang, u32::MAX, "at most"), (rigid, 2, "gang.min")] {
+    let bounds = "allows 2 to 8 workers in steps of 2, not";
+    let wrong = [(gang, 1, bounds), (gang, 3, bounds), (gang, 10, bounds), (gang, u32::MAX, bounds)];
+    for (job, workers, why) in wrong.into_iter().chain([(rigid, 2, "gang.min")]) {
         let refused = lab.try_apply(Input::Resize { job, workers, by: "owner".to_string() }).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
         assert_eq!(lab.cluster, before);
@@ -89,14 +91,46 @@ fn a_person_need_not_wait_for_it_to_pay_and_may_change_their_mind_on_the_way() {
     lab.apply(resize(6));
     lab.decide();
     assert_eq!(lab.cluster.claims[&gang].places.len(), 6);
-    lab.apply(resize(3));
-    assert_eq!(lab.cluster.claims[&gang].places.len(), 3);
+    lab.apply(resize(2));
+    assert_eq!(lab.cluster.claims[&gang].places.len(), 2);
     lab.assert_rules();
     lab.settle();
-    assert_eq!((size(&lab, gang), lab.cluster.queues["default"].used.gpus), (3, 3));
+    assert_eq!((size(&lab, gang), lab.cluster.queues["default"].used.gpus), (2, 2));
     lab.apply(resize(8));
     lab.settle();
     assert_eq!((size(&lab, gang), lab.cluster.queues["default"].used.gpus), (8, 8));
+}
+
+/// The wish comes while the gang still stops for an earlier one, so its places were chosen for that.
+#[test]
+fn the_last_wish_holds_also_while_it_stops_for_an_earlier_one() {
+    for (first, then) in [(2, 8), (4, 6), (8, 4)] {
+        let (mut lab, gang) = short();
+        spec_mut(&mut lab.cluster, gang).gang.shrink = Shrink::Restart;
+        let resize = |workers| Input::Resize { job: gang, workers, by: "owner".to_string() };
+        lab.apply(resize(6));
+        lab.settle();
+        lab.apply(resize(first));
+        lab.decide();
+        assert!(lab.cluster.job(gang).unwrap().is_resizing(), "{first}: it stops for the first wish");
+        lab.pass(Span::seconds(5));
+        lab.apply(resize(then));
+        lab.pass(Span::seconds(5));
+        lab.settle();
+        assert_eq!(size(&lab, gang), then, "{first}, then {then}, with no time for it to pay");
+        let due = lab.cluster.job(gang).and_then(|job| lab.cluster.grows_from(job));
+        assert_eq!(due, None, "it has what it wanted");
+    }
+}
+
+#[test]
+fn a_size_of_its_file_can_be_asked_for_again_after_a_smaller_one() {
+    let (mut lab, gang) = short();
+    for workers in [2, 8, 4, 6, 8] {
+        lab.apply(Input::Resize { job: gang, workers, by: "owner".to_string() });
+        lab.settle();
+        assert_eq!(size(&lab, gang), workers);
+    }
 }
 
 #[test]

@@ -87,10 +87,14 @@ fn a_claim_that_a_lowered_limit_forbids_is_given_up() {
     lab.decide();
     let why = scheduler::why(&lab.cluster, urgent, lab.now).unwrap();
     let gate = why.gates.iter().find(|gate| gate.gate == "queue prod").unwrap();
-    assert!(gate.passed && gate.text == "gpus 0 used + 8 asked of 8", "{gate:?}");
+    assert!(gate.passed && gate.text == "0 GPUs used + 8 GPUs asked, of 8 GPUs", "{gate:?}");
     lab.apply(Input::Queues { queues: vec![queue(4)], by: "op".to_string() });
     lab.settle();
-    assert!(lab.why(urgent).contains("limit 4"), "{}", lab.why(urgent));
+    assert!(
+        lab.why(urgent).contains("queue prod may hold 4 GPUs at most, and it asks for 8 GPUs"),
+        "{}",
+        lab.why(urgent)
+    );
     assert_eq!(lab.state(victim), JobState::Running);
 }
 
@@ -130,7 +134,7 @@ fn absurd_requests_are_refused_also_in_a_dry_run() {
     let mut endless = job("endless", 1, 1, Priority::P3);
     endless.checkpoint.grace = Span(u64::MAX);
     for spec in [huge, none, slices, endless] {
-        let why = scheduler::dry_run(&lab.cluster, &Arc::new(spec.clone()), lab.now);
+        let why = scheduler::dry_run(&lab.cluster, &Arc::new(spec.clone()), Default::default(), lab.now);
         assert!(!why.satisfiable && why.summary.contains("cannot be accepted"), "{}", why.summary);
         assert!(submit(&mut lab, spec).is_err());
     }

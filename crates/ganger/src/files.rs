@@ -99,7 +99,15 @@ pub fn yaml<T: DeserializeOwned>(file: &Text) -> Result<T, Failure> {
 fn reason(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("cannot be read").trim();
-    first.trim_start_matches("error: ").replace("invalid i64", "not a whole number that fits")
+    let words = [
+        ("invalid i64", "not a whole number that fits"),
+        ("invalid boolean", "true or false is expected"),
+        ("expected sequence start", "a list is expected, such as [a, b],"),
+        ("expected mapping start", "names with values are expected, such as {key: value},"),
+        ("expected string scalar", "one word or number is expected"),
+    ];
+    let said = first.trim_start_matches("error: ").to_string();
+    words.into_iter().fold(said, |said, (jargon, plain)| said.replace(jargon, plain))
 }
 
 /// The line at fault, which names the field where the parser does not.
@@ -154,6 +162,25 @@ mod tests {
         let error = parse("name: j\ngang: {workers: many}\n").unwrap_err();
         assert_eq!(error.message, "job.yaml:2:17: not a whole number that fits in `gang: {workers: many}`");
         assert!(parse("name: a\nname: b\ncommand: [x]\n").unwrap_err().message.contains("job.yaml:2:1"));
+    }
+
+    #[test]
+    fn the_parsers_words_are_put_into_those_of_people() {
+        for (text, expected) in [
+            (
+                "name: j\nenv: [a]\n",
+                "job.yaml:2:6: names with values are expected, such as {key: value}, in `env: [a]`",
+            ),
+            ("name: [a]\n", "job.yaml:1:7: one word or number is expected in `name: [a]`"),
+            ("name: j\npty: maybe\n", "job.yaml:2:6: true or false is expected in `pty: maybe`"),
+            ("name: j\nretries: 1.5\n", "job.yaml:2:10: not a whole number that fits in `retries: 1.5`"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().message, expected);
+        }
+        assert_eq!(parse("name: j\nafter: nojob\n").unwrap().after, ["nojob"]);
+        assert_eq!(parse("name: j\nafter: 12\nwindows: 22:00-06:00\n").unwrap().windows, ["22:00-06:00"]);
+        let list = yaml::<Vec<String>>(&Text { name: "list".into(), text: "a: b\n".into() }).unwrap_err();
+        assert_eq!(list.message, "list:1:1: a list is expected, such as [a, b], in `a: b`");
     }
 
     #[test]

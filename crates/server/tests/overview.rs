@@ -3,7 +3,7 @@
 mod common;
 use common::{Agent, Scratch, Server, job, small_job, submit, until};
 use ganger_core::model::job::JobState;
-use ganger_core::model::wire::api::{TopView, UsageView};
+use ganger_core::model::wire::api::{NodeView, TopView, UsageView};
 use ganger_runtime::shutdown::pair;
 use serde_json::{Value, json};
 
@@ -55,9 +55,15 @@ async fn what_is_held_waits_and_was_charged_adds_up() {
     let (whole, part) = (whole.budget.as_ref().unwrap(), part.budget.as_ref().unwrap());
     assert_eq!((whole.gpu_ms, part.gpu_ms), (36_000_000, 18_000_000));
     assert_eq!(whole.spent_gpu_ms + whole.left_gpu_ms, whole.gpu_ms);
-    let only = |path: &str| path.to_string();
-    for (path, lines) in [(only("?queue=lab"), 3), (only("?queue=la"), 0), (only("?user=nobody"), 0)] {
-        assert_eq!(owner.get::<Vec<UsageView>>(&format!("/v1/usage{path}")).await.unwrap().len(), lines, "{path}");
+    assert_eq!(owner.get::<Vec<UsageView>>("/v1/usage?queue=lab").await.unwrap().len(), 3);
+    // Nothing is no answer to a name that is wrong.
+    for (path, why) in [
+        ("/v1/usage?queue=la", "there is no queue \"la\""),
+        ("/v1/usage?user=nobody", "no budget has a part for user \"nobody\""),
+        ("/v1/jobs?queue=la", "there is no queue \"la\""),
+    ] {
+        let error = owner.get::<Value>(path).await.unwrap_err();
+        assert!(error.status().unwrap() == 404 && error.to_string().contains(why), "{path}: {error}");
     }
 
     let _: Value = owner.post("/v1/nodes/n0/cordon", &json!(null)).await.unwrap();
@@ -65,6 +71,32 @@ async fn what_is_held_waits_and_was_charged_adds_up() {
     until(&owner, "train", |job| job.view.state == JobState::Cancelled).await;
     let top: TopView = owner.get("/v1/top").await.unwrap();
     assert_eq!((top.gpus.used, top.gpus.free, top.gpus.out), (0, 0, 8), "nobody can have them");
+    trigger.pull();
+    agent.await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_gpus_are_counted_exactly_everywhere() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch.0).await;
+    let owner = server.owner();
+    let (trigger, shutdown) = pair();
+    let agent = Agent::register(owner.clone(), "n0").await.spawn(shutdown);
+    for (name, share) in [("half", 0.5), ("eighth", 0.125)] {
+        let mut part = small_job(name);
+        part["resources"] = json!({"share": share, "vram": "4GiB", "cpus": 1});
+        submit(&owner, &part).await.unwrap();
+        let runs = until(&owner, name, |job| job.view.state == JobState::Running).await;
+        assert_eq!((runs.view.gpus, runs.view.gpu_milli as f64), (1, share * 1_000.0));
+    }
+    let top: TopView = owner.get("/v1/top").await.unwrap();
+    assert_eq!((top.gpus.split, top.gpus.split_held_milli, top.gpus.used), (1, 625, 0));
+    assert_eq!((top.leaves[0].gpu_milli_used, top.status.gpu_milli_used), (625, 625));
+    let queue = top.queues.iter().find(|queue| queue.name == "default").unwrap();
+    assert_eq!(queue.used.all_gpus_milli(), 625);
+    let node: NodeView = owner.get("/v1/nodes/n0").await.unwrap();
+    assert_eq!((node.held_milli.values().copied().collect::<Vec<_>>(), node.used.gpu_milli), (vec![625], 625));
     trigger.pull();
     agent.await.unwrap();
     server.stop().await;

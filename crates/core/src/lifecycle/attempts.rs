@@ -21,6 +21,7 @@ pub struct Beginning {
 impl Change<'_> {
     /// Places a new attempt. The caller has checked that all of it is free.
     pub fn start(&mut self, id: JobId, number: AttemptNo, places: Vec<Place>, from: Beginning) {
+        let claimed_at = self.cluster.claims.get(&id).map(|claim| claim.made_at);
         self.unclaim(id, "");
         for (rank, place) in places.iter().enumerate() {
             self.occupy(id, Rank(rank as u32), place);
@@ -34,6 +35,10 @@ impl Change<'_> {
             place,
             phase: WorkerPhase::Assigned,
         });
+        // Places that were claimed before a person asked for another size do not answer that wish: it still holds.
+        if job.resized_at.zip(claimed_at).is_some_and(|(asked, claimed)| asked >= claimed) {
+            job.resized_at = Some(now);
+        }
         job.attempts = number;
         job.attempt = Some(Attempt {
             number,

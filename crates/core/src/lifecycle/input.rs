@@ -50,6 +50,11 @@ pub enum Input {
         queues: Vec<QueueSpec>,
         by: String,
     },
+    /// Removes a queue that nobody needs.
+    RemoveQueue {
+        queue: String,
+        by: String,
+    },
     /// Leaves, spines and pools of nodes by name; nodes need not have registered yet.
     Fabric {
         placements: BTreeMap<String, NodePlacement>,
@@ -151,7 +156,8 @@ impl Input {
             }
             Recover { node, .. } | Report { node, .. } | Maintain { node, .. } => Some(*node),
             Submit { .. } | Cancel { .. } | Hold { .. } | Release { .. } | Requeue { .. } | Resize { .. } => None,
-            Queues { .. } | Fabric { .. } | Setting { .. } | Register(_) | Tick | Decided(_) | NewTerm => None,
+            Queues { .. } | RemoveQueue { .. } | Fabric { .. } => None,
+            Setting { .. } | Register(_) | Tick | Decided(_) | NewTerm => None,
         }
     }
 }
@@ -224,6 +230,10 @@ pub enum Refusal {
     BadSpec { name: String, field: String, why: String },
     #[error("cannot change queue {queue:?}: {why}")]
     BadQueue { queue: String, why: String },
+    #[error("cannot remove queue {queue:?}: {why}")]
+    QueueInUse { queue: String, why: String },
+    #[error("cannot take node {node:?} out of pool {pool:?}: {why}")]
+    NodeNeeded { node: String, pool: String, why: String },
     #[error("cannot register node {node:?}: {why}")]
     BadNode { node: String, why: String },
     #[error("cannot forget node {node:?}: {why}")]

@@ -10,11 +10,13 @@ mod attempts;
 mod budgets;
 mod change;
 mod decided;
+mod fabric;
 pub mod input;
 mod maintenance;
 mod nodes;
 mod orders;
 mod people;
+mod queues;
 mod reports;
 mod resize;
 mod splits;
@@ -51,6 +53,7 @@ fn take(cluster: &mut Cluster, input: Input, now: Time) -> Result<Effects, Refus
         Input::Requeue { job, by } => change.requeue(job, by)?,
         Input::Resize { job, workers, by } => change.resize(job, workers, by)?,
         Input::Queues { queues, by } => change.set_queues(queues, by)?,
+        Input::RemoveQueue { queue, by } => change.remove_queue(&queue, &by)?,
         Input::Fabric { placements, uplinks, pools, by } => change.set_fabric((placements, uplinks, pools), by)?,
         Input::Setting { name, value, by } => change.set_policy(name, value, by)?,
         Input::Register(spec) => change.register(*spec)?,

@@ -76,8 +76,8 @@ impl Change<'_> {
         });
         let node = self.node_mut(id);
         node.leaf = leaf.unwrap_or(node.leaf);
-        if placement.pool.is_some() {
-            node.pool.clone_from(&placement.pool);
+        if let Some(pool) = &placement.pool {
+            node.pool = Some(pool.clone()).filter(|pool| !pool.is_empty());
         }
         node.labels.extend(placement.labels.clone());
         self.mark_globals();

@@ -1,20 +1,14 @@
-//! What people ask for: submit, cancel, hold, requeue, and the settings of queues, fabric and policy.
+//! What people ask for: submit, cancel, hold, requeue, and settings. Queues and the fabric have files of their own.
 use super::change::Change;
-use super::input::{NodePlacement, QueueSpec, Refusal};
+use super::input::Refusal;
 use crate::model::amounts::count;
 use crate::model::demand::Want;
 use crate::model::ids::JobId;
 use crate::model::job::{Dependency, DependencyKind, Job, JobSpec, JobState, Owner, StopWhy};
 use crate::model::payable;
-use crate::model::pool::Lending;
-use crate::model::queue::{Queue, ancestry};
-use crate::model::whole::{self, WholeNodes};
 use crate::scheduler::fragment;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// What a cluster file says of nodes, of ways up, and of pools.
-type Fabric = (BTreeMap<String, NodePlacement>, BTreeMap<String, u64>, BTreeMap<String, Option<Lending>>);
 
 impl Change<'_> {
     pub fn submit(&mut self, spec: Arc<JobSpec>, owner: Owner) -> Result<(), Refusal> {
@@ -228,92 +222,14 @@ impl Change<'_> {
         never && job.attempt.is_none()
     }
 
-    /// All or nothing: every queue of the list is checked before one is changed.
-    pub fn set_queues(&mut self, queues: Vec<QueueSpec>, by: String) -> Result<(), Refusal> {
-        for (index, spec) in queues.iter().enumerate() {
-            let bad = |why: String| Err(Refusal::BadQueue { queue: spec.path.clone(), why });
-            let valid =
-                |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-            if !spec.path.split('/').all(valid) {
-                return bad("a name is parts of letters, digits, - _ . joined by /".to_string());
-            }
-            if queues[..index].iter().any(|other| other.path == spec.path) {
-                return bad("it is named twice".to_string());
-            }
-            let known = |path: &str| self.cluster.queues.contains_key(path) || queues.iter().any(|q| q.path == path);
-            if let Some(parent) = ancestry(&spec.path).nth(1).filter(|parent| !known(parent)) {
-                return bad(format!("its parent {parent} does not exist; name it in the same file"));
-            }
-        }
-        if let Some((queue, why)) = self.misplaced_promise(&queues) {
-            return Err(Refusal::BadQueue { queue, why });
-        }
-        let mut held = self.gpus_by_user(&queues);
-        for spec in queues {
-            self.effects.dirty.queues.insert(spec.path.clone());
-            let queue = self.cluster.queues.entry(spec.path.clone()).or_insert_with(|| Queue::new(&spec.path));
-            queue.weight = spec.weight.unwrap_or(queue.weight);
-            queue.guarantee = spec.guarantee.unwrap_or(queue.guarantee);
-            queue.limit = spec.limit.unwrap_or(queue.limit);
-            queue.policy = spec.policy.unwrap_or(queue.policy);
-            queue.whole_nodes = spec.whole_nodes.or(queue.whole_nodes.take()).filter(|whole| whole.nodes > 0);
-            if let Some(budget) = spec.budget {
-                let held = held.remove(&spec.path).unwrap_or_default();
-                queue.set_budget(budget, &held, self.now, self.cluster.policy.usage_half_life);
-            }
-            self.event("queue", None, None, format!("queue {} set by {by}", spec.path));
-        }
-        self.mark_changed();
-        self.tick_budgets();
-        Ok(())
-    }
-
-    fn misplaced_promise(&self, queues: &[QueueSpec]) -> Option<(String, String)> {
-        let known = self.cluster.queues.iter().map(|(path, queue)| (path.as_str(), queue.whole_nodes.as_ref()));
-        let said = queues.iter().filter(|spec| spec.whole_nodes.is_some());
-        let said = said.map(|spec| (spec.path.as_str(), spec.whole_nodes.as_ref()));
-        let all: BTreeMap<&str, Option<&WholeNodes>> = known.chain(said).collect();
-        let all = all.into_iter().filter_map(|(path, whole)| Some((path, whole.filter(|whole| whole.nodes > 0)?)));
-        whole::misplaced(&all.collect()).map(|(path, why)| (path.to_string(), why))
-    }
-
-    /// GPUs that each user holds in the queues that get a budget.
-    fn gpus_by_user(&self, queues: &[QueueSpec]) -> BTreeMap<String, BTreeMap<String, u64>> {
-        let mut held: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-        let budgeted = |path: &str| queues.iter().any(|spec| spec.path == path && spec.budget.is_some());
-        for job in self.cluster.jobs.values() {
-            let gpus = job.attempt.as_ref().map_or(0, |attempt| attempt.live_resources().all_gpus_milli());
-            for path in ancestry(&job.spec.queue).filter(|path| gpus > 0 && budgeted(path)) {
-                let users = held.entry(path.to_string()).or_default();
-                *users.entry(job.owner.user.clone()).or_default() += gpus;
-            }
-        }
-        held
-    }
-
-    pub fn set_fabric(&mut self, (placements, uplinks, pools): Fabric, by: String) -> Result<(), Refusal> {
-        self.cluster.fabric_since = self.now;
-        self.cluster.fabric.uplinks.extend(uplinks);
-        for (name, lending) in pools {
-            match lending {
-                Some(lending) => drop(self.cluster.pools.insert(name, Lending { since: self.now, ..lending })),
-                None => drop(self.cluster.pools.remove(&name)),
-            }
-        }
-        for (name, placement) in placements {
-            self.cluster.placements.insert(name.clone(), placement.clone());
-            if let Some(id) = self.cluster.node_names.get(&name).copied() {
-                self.put_in_place(id, &placement);
-            }
-        }
-        self.effects.dirty.placements = true;
-        self.mark_globals();
-        self.event("fabric", None, None, format!("leaves, spines and pools set by {by}"));
-        Ok(())
-    }
-
+    /// What is so already is no change, and nothing to tell.
     pub fn set_policy(&mut self, name: String, value: String, by: String) -> Result<(), Refusal> {
-        self.cluster.policy.set(&name, &value).map_err(|error| Refusal::BadSetting(error.to_string()))?;
+        let mut policy = self.cluster.policy.clone();
+        policy.set(&name, &value).map_err(|error| Refusal::BadSetting(error.to_string()))?;
+        if policy == self.cluster.policy {
+            return Ok(());
+        }
+        self.cluster.policy = policy;
         self.mark_globals();
         self.event("setting", None, None, format!("{name} set to {value} by {by}"));
         self.tick_budgets();

@@ -13,13 +13,14 @@ impl Change<'_> {
         let job = self.find_job(id)?;
         let gang = job.spec.gang;
         let bad = |why: String| Refusal::WrongState { job: id, state: job.state.to_string(), why };
-        if job.spec.group.is_some() || (gang.min >= gang.workers && job.resized_at.is_none()) {
+        let asked = job.filed.unwrap_or(gang);
+        if job.spec.group.is_some() || asked.least() >= asked.workers {
             return Err(bad(
                 "it runs with all its workers or not at all: it was submitted without gang.min".to_string()
             ));
         }
-        if workers < gang.min {
-            return Err(bad(format!("it needs at least {}", count(gang.min.into(), "worker"))));
+        if !asked.may_be(workers) {
+            return Err(bad(format!("its job file allows {}, not {workers}", asked.sizes())));
         }
         let mut spec = JobSpec::clone(&job.spec);
         spec.gang.workers = workers;
@@ -29,7 +30,7 @@ impl Change<'_> {
         let now = self.now;
         if let Some(job) = self.job_mut(id) {
             job.spec = Arc::new(spec);
-            job.resized_at = Some(now);
+            (job.resized_at, job.filed) = (Some(now), Some(asked));
         }
         self.event("resized", Some(id), None, text);
         self.give_up_beyond(id, workers);

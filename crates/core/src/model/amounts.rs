@@ -270,9 +270,53 @@ impl fmt::Display for HumanBandwidth {
     }
 }
 
+/// A bandwidth as [`parse_bandwidth`] reads it, with nothing rounded.
+pub fn exact_bandwidth(bps: u64) -> String {
+    let shown = HumanBandwidth(bps).to_string();
+    if parse_bandwidth(&shown) == Ok(bps) { shown } else { format!("{bps}bps") }
+}
+
+/// Thousandths of GPUs as people write them: `8`, `0.5`, `2.125`.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuMilli(pub u64);
+
+impl fmt::Display for GpuMilli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 / 1_000, self.0 % 1_000) {
+            (whole, 0) => write!(f, "{whole}"),
+            (whole, part) => write!(f, "{whole}.{}", format!("{part:03}").trim_end_matches('0')),
+        }
+    }
+}
+
+impl GpuMilli {
+    /// `1 GPU`, `0.5 GPUs`
+    pub fn words(self) -> String {
+        if self.0 == 1_000 { "1 GPU".to_string() } else { format!("{self} GPUs") }
+    }
+}
+
 /// A number and its noun: `1 node`, `2 nodes`.
 pub fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// An amount of one of the [`DIMENSIONS`] as people write it: `8 GPUs`, `2TiB of memory`.
+pub fn amount_words(dimension: &str, amount: u64) -> String {
+    match dimension {
+        "gpus" => count(amount, "GPU"),
+        "cpus" => count(amount, "CPU"),
+        "memory_bytes" => format!("{} of memory", HumanBytes(amount)),
+        "vram_bytes" => format!("{} of GPU memory", HumanBytes(amount)),
+        "pcie_bandwidth_bps" => format!("{} of PCIe bandwidth", HumanBandwidth(amount)),
+        "network_bandwidth_bps" => format!("{} of network bandwidth", HumanBandwidth(amount)),
+        other => format!("{amount} {other}"),
+    }
+}
+
+/// As [`count`], with the verb: `1 node is`, `2 nodes are`.
+pub fn count_are(n: u64, noun: &str) -> String {
+    format!("{} {}", count(n, noun), if n == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]
@@ -323,6 +367,22 @@ mod tests {
         assert_eq!(HumanBandwidth(50_000_000_000).to_string(), "50Gbps");
         assert_eq!(HumanBandwidth(1_650_000_000_000).to_string(), "1.6Tbps");
         assert_eq!(HumanBandwidth(999).to_string(), "999bps");
+        assert_eq!(exact_bandwidth(3_200_000_000_000), "3.2Tbps");
+        assert_eq!(exact_bandwidth(3_210_000_000_000), "3210000000000bps");
+    }
+
+    #[test]
+    fn amounts_are_told_in_their_own_units() {
+        let some = Resources::of([1, 16, 2 << 40, 80 << 30, 20_000_000_000, 50_000_000_000]);
+        let words: Vec<String> = DIMENSIONS.into_iter().map(|name| amount_words(name, some.named(name))).collect();
+        let expected = "1 GPU, 16 CPUs, 2TiB of memory, 80GiB of GPU memory, 20Gbps of PCIe bandwidth, 50Gbps of network bandwidth";
+        assert_eq!(words.join(", "), expected);
+    }
+
+    #[test]
+    fn parts_of_gpus_are_told_exactly() {
+        let words: Vec<String> = [0, 500, 1_000, 2_125, 3_010].map(|milli| GpuMilli(milli).words()).into();
+        assert_eq!(words, ["0 GPUs", "0.5 GPUs", "1 GPU", "2.125 GPUs", "3.01 GPUs"]);
     }
 
     #[test]

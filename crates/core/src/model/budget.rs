@@ -117,6 +117,14 @@ impl fmt::Display for Period {
 }
 
 impl BudgetPolicy {
+    pub fn word(self) -> &'static str {
+        match self {
+            BudgetPolicy::Drain => "drain",
+            BudgetPolicy::Stop => "stop",
+            BudgetPolicy::None => "none",
+        }
+    }
+
     pub fn parse(text: &str) -> Option<BudgetPolicy> {
         match text {
             "drain" => Some(BudgetPolicy::Drain),
@@ -254,6 +262,9 @@ pub struct GpuHours(pub u64);
 impl fmt::Display for GpuHours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hundredths = self.0 / 36_000;
+        if hundredths == 100 {
+            return f.write_str("1 GPU-hour");
+        }
         match (hundredths / 100, hundredths % 100) {
             (whole, 0) => write!(f, "{whole} GPU-hours"),
             (whole, part) => write!(f, "{whole}.{part:02} GPU-hours"),
@@ -296,7 +307,7 @@ mod tests {
 
     #[test]
     fn hours_print_with_two_decimals_at_most() {
-        assert_eq!(GpuHours(3_600_000).to_string(), "1 GPU-hours");
+        assert_eq!(GpuHours(3_600_000).to_string(), "1 GPU-hour");
         assert_eq!(GpuHours(45_036_000).to_string(), "12.51 GPU-hours");
     }
 }

@@ -7,7 +7,7 @@ use super::job::{Job, Priority};
 use super::node::{HealthState, Node};
 use super::policy::Policy;
 use super::pool::Lending;
-use super::queue::Queue;
+use super::queue::{DEFAULT_QUEUE, Queue};
 use super::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +18,22 @@ use std::sync::Arc;
 pub struct NodePlacement {
     pub leaf: Option<String>,
     pub spine: Option<String>,
+    /// Empty: in none, whatever its agent says.
     pub pool: Option<String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+}
+
+impl NodePlacement {
+    /// What is said anew; what is not said stays as it was.
+    pub fn take_over(&mut self, said: NodePlacement) {
+        let NodePlacement { leaf, spine, pool, labels } = said;
+        let old = std::mem::take(self);
+        // A leaf that is named without a spine is where it was known to be.
+        let spine = spine.or(old.spine.filter(|_| leaf.is_none() || leaf == old.leaf));
+        *self = NodePlacement { leaf: leaf.or(old.leaf), spine, pool: pool.or(old.pool), labels: old.labels };
+        self.labels.extend(labels);
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -74,7 +87,7 @@ pub struct Cluster {
 impl Cluster {
     /// An empty cluster with the queue `default`.
     pub fn new() -> Cluster {
-        let default = Queue::new("default");
+        let default = Queue::new(DEFAULT_QUEUE);
         let queues = BTreeMap::from([(default.path.clone(), default)]);
         Cluster { next_job: 1, queues, ..Cluster::default() }
     }

@@ -1,5 +1,5 @@
 //! What `decide` returns: steps to take as one whole, reservations, and one typed reason for every job looked at.
-use super::amounts::count;
+use super::amounts::{count, count_are};
 use super::budget::{GpuHours, Period};
 use super::ids::{AttemptNo, JobId, NodeId, Rank};
 use super::job::{Level, Place, Priority, StopWhy};
@@ -319,10 +319,11 @@ impl fmt::Display for Blocker {
             ),
             Blocker::Promised { queue, nodes, gpus, taken, open } => write!(
                 f,
-                "there is room, but {} with {} each are promised to queue {queue} ({taken} in use by it, {open} open to it); \
+                "there is room, but {} with {} each {} promised to queue {queue} ({taken} in use by it, {open} open to it); \
                  others start there only if they are P3, preemptible, save and are in no group",
                 count((*nodes).into(), "node"),
                 count((*gpus).into(), "GPU"),
+                if *nodes == 1 { "is" } else { "are" },
             ),
             Blocker::NodeFilter { rejected, .. } => {
                 let nodes = count((*rejected).into(), "node");
@@ -344,8 +345,12 @@ impl fmt::Display for Blocker {
                 write!(f, "there is room, but it is promised to job {ahead} ({class}), which goes first")
             }
             Blocker::Yielding { victims, deadline } => {
-                let leaving = if *victims == 1 { "1 job is".to_string() } else { format!("{victims} jobs are") };
-                write!(f, "{leaving} leaving for it, at the latest by {}", rfc3339(*deadline))
+                write!(
+                    f,
+                    "{} leaving for it, at the latest by {}",
+                    count_are((*victims).into(), "job"),
+                    rfc3339(*deadline)
+                )
             }
             Blocker::NotReached => write!(f, "jobs that go first used up the work units of this decision"),
         }

@@ -7,6 +7,7 @@
 //! back at once; so it shrinks again only for a job that was running or held back at that time. Whoever makes others
 //! yield does so finitely often ([`crate::scheduler`]), and between two of these moments every resize makes the sum of the
 //! workers that are missing smaller.
+use super::amounts::count;
 use super::cluster::Cluster;
 use super::job::{Gang, Job, JobSpec};
 use super::time::{Span, Time};
@@ -19,6 +20,22 @@ impl Gang {
     pub fn least(&self) -> u32 {
         let step = self.step.max(1);
         self.workers - self.workers.saturating_sub(self.min) / step * step
+    }
+
+    pub fn may_be(&self, size: u32) -> bool {
+        (self.least()..=self.workers).contains(&size) && (self.workers - size).is_multiple_of(self.step.max(1))
+    }
+
+    /// The legal sizes in words: `8, 12 or 16 workers`, `8 to 32 workers in steps of 4`.
+    pub fn sizes(&self) -> String {
+        let (least, step) = (self.least(), self.step.max(1));
+        match (self.workers - least) / step {
+            0 => count(least.into(), "worker"),
+            1 => format!("{least} or {}", count(self.workers.into(), "worker")),
+            2 => format!("{least}, {} or {}", least + step, count(self.workers.into(), "worker")),
+            _ if step == 1 => format!("{least} to {} workers", self.workers),
+            _ => format!("{least} to {} workers in steps of {step}", self.workers),
+        }
     }
 
     /// How many legal sizes are larger.
@@ -114,5 +131,21 @@ mod tests {
         assert_eq!((gang(8, 5, 4).least(), sizes(gang(8, 5, 4), 8)), (8, vec![]), "a step too large for any");
         assert_eq!(sizes(gang(7, 1, 2), 2), vec![7, 5, 3], "from a size that is none of them any more");
         assert_eq!((gang(4, 4, 4).least(), gang(3, 1, 0).least()), (4, 1));
+    }
+
+    #[test]
+    fn legal_sizes_are_told_as_they_are() {
+        for (gang, words) in [
+            (gang(4, 4, 1), "4 workers"),
+            (gang(8, 4, 4), "4 or 8 workers"),
+            (gang(16, 7, 4), "8, 12 or 16 workers"),
+            (gang(6, 1, 1), "1 to 6 workers"),
+            (gang(32, 8, 4), "8 to 32 workers in steps of 4"),
+        ] {
+            assert_eq!(gang.sizes(), words);
+            let legal: Vec<u32> = (0..=gang.workers + 4).filter(|size| gang.may_be(*size)).collect();
+            let below = (0..gang.sizes_above(gang.least()) + 1).rev().map(|larger| gang.size_below(larger));
+            assert_eq!(legal, below.collect::<Vec<u32>>(), "{words}");
+        }
     }
 }

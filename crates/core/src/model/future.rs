@@ -124,6 +124,29 @@ impl Cluster {
         guest.into_iter().chain(bounds).min_by_key(|(at, _)| *at)
     }
 
+    /// All that makes it leave, by kind the first: when it is told, by when it has to be gone, and why.
+    pub fn told_to_leave(&self, job: &Job, attempt: &Attempt) -> Vec<(Time, Time, StopWhy)> {
+        let from = attempt.ran_from.unwrap_or(attempt.placed_at);
+        let nodes = attempt.staying().map(|worker| worker.place.node);
+        let bounds = self.bounds(job, attempt.placed_at, nodes);
+        let bounds = bounds.map(|(bound, why)| (self.told_at(&job.spec, from, bound), bound, why));
+        let guest = self.guest_leaves_at(job, attempt);
+        let guest = guest.map(|(told, owner)| {
+            let start = self.reservations.get(&owner).map_or(told, |reservation| reservation.start);
+            (told, start, StopWhy::GuestLeaves { owner })
+        });
+        let mut all: Vec<(Time, Time, StopWhy)> = guest.into_iter().chain(bounds).collect();
+        all.sort_by_key(|(_, bound, _)| *bound);
+        let mut kinds = Vec::new();
+        all.retain(|(_, _, why)| {
+            let kind = std::mem::discriminant(why);
+            let first = !kinds.contains(&kind);
+            kinds.push(kind);
+            first
+        });
+        all
+    }
+
     /// By when a job that was placed on `nodes` and runs from `from` on is gone because it has to be; `None`: it may stay as
     /// long as it likes.
     pub fn gone_by(

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod cpuset;
 pub mod decision;
 pub mod demand;
+pub mod doubts;
 pub mod elastic;
 pub mod fabric;
 pub mod future;

@@ -1,11 +1,11 @@
 //! Whether a job can get on under the budgets that it draws on, if nobody else drew on them: what one period pays for
 //! against the shortest run that leaves something behind. A job for which that is too little would run, lose all its work
 //! when the budget is spent, and begin again with each period.
+use super::amounts::GpuMilli;
 use super::budget::{BudgetPolicy, GpuHours, Period, Purse};
 use super::cluster::Cluster;
 use super::job::JobSpec;
 use super::queue::ancestry;
-use super::split::Thousandths;
 use super::time::Span;
 
 /// A short run, grace apart, is worth a start.
@@ -46,9 +46,9 @@ pub fn report(cluster: &Cluster, spec: &JobSpec, user: &str) -> Option<String> {
 }
 
 fn pays(purse: &Purse<'_>, spec: &JobSpec, share: Span) -> String {
-    let gpus = Thousandths(u32::try_from(smallest_gpu_milli(spec)).unwrap_or(u32::MAX));
+    let gpus = GpuMilli(smallest_gpu_milli(spec)).words();
     let hours = GpuHours(purse.gpu_ms);
-    format!("the {hours} of {} pay for {share} of {gpus} GPUs in a {}", purse.name(), purse.per)
+    format!("the {hours} of {} pay for {share} of {gpus} in a {}", purse.name(), purse.per)
 }
 
 /// Of the budgets that end before their period, the one that pays for the shortest run.

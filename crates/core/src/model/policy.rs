@@ -171,56 +171,89 @@ pub enum PolicyError {
 const LONGEST: Span = Span::hours(366 * 24);
 
 type Setter = fn(&mut Policy, &str) -> Result<(), String>;
+type Getter = fn(&Policy) -> String;
 
-const SETTINGS: &[(&str, Setter)] = &[
-    ("aging.step", |p, v| set_span(&mut p.aging_step, v)),
-    ("aging.ceiling", |p, v| set_class(&mut p.aging_ceiling, v)),
-    ("preempt.from", |p, v| set_class(&mut p.preempt_from, v)),
-    ("lease", |p, v| set_span(&mut p.lease, v)),
-    ("cooldown.refusals", |p, v| set_count(&mut p.cooldown_refusals, v)),
-    ("cooldown", |p, v| set_span(&mut p.cooldown, v)),
-    ("cooldown.window", |p, v| set_span(&mut p.cooldown_window, v)),
-    ("flap.limit", |p, v| set_count(&mut p.flap_limit, v)),
-    ("flap.window", |p, v| set_span(&mut p.flap_window, v)),
-    ("quarantine", |p, v| set_span(&mut p.quarantine, v)),
-    ("probation", |p, v| set_span(&mut p.probation, v)),
-    ("prepare.deadline", |p, v| set_span(&mut p.prepare_deadline, v)),
-    ("go.deadline", |p, v| set_span(&mut p.go_deadline, v)),
-    ("stop.margin", |p, v| set_span(&mut p.stop_margin, v)),
-    ("backoff", |p, v| set_span(&mut p.backoff, v)),
-    ("assumed.time", |p, v| set_span(&mut p.assumed_time, v)),
-    ("consolidate", |p, v| set_switch(&mut p.consolidate, v)),
-    ("consolidate.patience", |p, v| set_span(&mut p.consolidate_patience, v)),
-    ("repartition.time", |p, v| set_span(&mut p.repartition_time, v)),
-    ("grow.after", |p, v| set_span(&mut p.grow_after, v)),
-    ("reservations", |p, v| set_count(&mut p.reservations, v)),
-    ("reservations.urgent", |p, v| set_positive(&mut p.reservations_urgent, v)),
-    ("promote.after", |p, v| set_span(&mut p.promote_after, v)),
-    ("protect.after", |p, v| set_count(&mut p.protect_after, v)),
-    ("protect.time", |p, v| set_span(&mut p.protect_time, v)),
-    ("stay.least", |p, v| set_span(&mut p.stay_least, v)),
-    ("las.quantum", |p, v| set_span(&mut p.las.quantum, v)),
-    ("las.levels", |p, v| set_bounded(&mut p.las.levels, v, 60)),
-    ("las.discount", |p, v| set_bounded(&mut p.las.discount, v, 99)),
-    ("las.run", |p, v| set_span(&mut p.las.run, v)),
-    ("array.window", |p, v| set_bounded(&mut p.array_window, v, MAX_TASKS)),
-    ("array.max", |p, v| set_bounded(&mut p.array_max, v, MAX_TASKS)),
-    ("usage.half_life", |p, v| set_span(&mut p.usage_half_life, v)),
-    ("budget.policy", |p, v| {
-        p.budget_policy = BudgetPolicy::parse(v).ok_or("it is one of drain, stop, none")?;
-        Ok(())
-    }),
+const SETTINGS: &[(&str, Setter, Getter)] = &[
+    ("aging.step", |p, v| set_span(&mut p.aging_step, v), |p| exact(p.aging_step)),
+    ("aging.ceiling", |p, v| set_class(&mut p.aging_ceiling, v), |p| p.aging_ceiling.to_string()),
+    ("preempt.from", |p, v| set_class(&mut p.preempt_from, v), |p| p.preempt_from.to_string()),
+    ("lease", |p, v| set_lease(&mut p.lease, v), |p| exact(p.lease)),
+    ("cooldown.refusals", |p, v| set_count(&mut p.cooldown_refusals, v), |p| p.cooldown_refusals.to_string()),
+    ("cooldown", |p, v| set_span(&mut p.cooldown, v), |p| exact(p.cooldown)),
+    ("cooldown.window", |p, v| set_span(&mut p.cooldown_window, v), |p| exact(p.cooldown_window)),
+    ("flap.limit", |p, v| set_count(&mut p.flap_limit, v), |p| p.flap_limit.to_string()),
+    ("flap.window", |p, v| set_span(&mut p.flap_window, v), |p| exact(p.flap_window)),
+    ("quarantine", |p, v| set_span(&mut p.quarantine, v), |p| exact(p.quarantine)),
+    ("probation", |p, v| set_span(&mut p.probation, v), |p| exact(p.probation)),
+    ("prepare.deadline", |p, v| set_span(&mut p.prepare_deadline, v), |p| exact(p.prepare_deadline)),
+    ("go.deadline", |p, v| set_span(&mut p.go_deadline, v), |p| exact(p.go_deadline)),
+    ("stop.margin", |p, v| set_span(&mut p.stop_margin, v), |p| exact(p.stop_margin)),
+    ("backoff", |p, v| set_span(&mut p.backoff, v), |p| exact(p.backoff)),
+    ("assumed.time", |p, v| set_span(&mut p.assumed_time, v), |p| exact(p.assumed_time)),
+    ("consolidate", |p, v| set_switch(&mut p.consolidate, v), |p| switch(p.consolidate)),
+    ("consolidate.patience", |p, v| set_span(&mut p.consolidate_patience, v), |p| exact(p.consolidate_patience)),
+    ("repartition.time", |p, v| set_span(&mut p.repartition_time, v), |p| exact(p.repartition_time)),
+    ("grow.after", |p, v| set_span(&mut p.grow_after, v), |p| exact(p.grow_after)),
+    ("reservations", |p, v| set_count(&mut p.reservations, v), |p| p.reservations.to_string()),
+    ("reservations.urgent", |p, v| set_positive(&mut p.reservations_urgent, v), |p| p.reservations_urgent.to_string()),
+    ("promote.after", |p, v| set_span(&mut p.promote_after, v), |p| exact(p.promote_after)),
+    ("protect.after", |p, v| set_count(&mut p.protect_after, v), |p| p.protect_after.to_string()),
+    ("protect.time", |p, v| set_span(&mut p.protect_time, v), |p| exact(p.protect_time)),
+    ("stay.least", |p, v| set_span(&mut p.stay_least, v), |p| exact(p.stay_least)),
+    ("las.quantum", |p, v| set_span(&mut p.las.quantum, v), |p| exact(p.las.quantum)),
+    ("las.levels", |p, v| set_bounded(&mut p.las.levels, v, 60), |p| p.las.levels.to_string()),
+    ("las.discount", |p, v| set_bounded(&mut p.las.discount, v, 99), |p| p.las.discount.to_string()),
+    ("las.run", |p, v| set_span(&mut p.las.run, v), |p| exact(p.las.run)),
+    ("array.window", |p, v| set_bounded(&mut p.array_window, v, MAX_TASKS), |p| p.array_window.to_string()),
+    ("array.max", |p, v| set_bounded(&mut p.array_max, v, MAX_TASKS), |p| p.array_max.to_string()),
+    ("usage.half_life", |p, v| set_span(&mut p.usage_half_life, v), |p| exact(p.usage_half_life)),
+    ("budget.policy", |p, v| set_budget_policy(&mut p.budget_policy, v), |p| p.budget_policy.word().to_string()),
 ];
 
 impl Policy {
     /// Changes one setting by its name.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), PolicyError> {
-        let Some((_, setter)) = SETTINGS.iter().find(|(known, _)| *known == name) else {
-            let known = SETTINGS.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+        let Some((_, setter, _)) = SETTINGS.iter().find(|(known, ..)| *known == name) else {
+            let known = SETTINGS.iter().map(|(known, ..)| *known).collect::<Vec<_>>().join(", ");
             return Err(PolicyError::Unknown { name: name.to_string(), known });
         };
         setter(self, value).map_err(|why| PolicyError::Value { name: name.to_string(), value: value.to_string(), why })
     }
+
+    /// Every setting by its name, as it would be set.
+    pub fn settings(&self) -> impl Iterator<Item = (&'static str, String)> {
+        SETTINGS.iter().map(|(name, _, get)| (*name, get(self)))
+    }
+}
+
+fn set_budget_policy(field: &mut BudgetPolicy, value: &str) -> Result<(), String> {
+    *field = BudgetPolicy::parse(value).ok_or("it is one of drain, stop, none")?;
+    Ok(())
+}
+
+/// Agents are heard a few times in each lease: below this every hiccup of the network would end what runs.
+const SHORTEST_LEASE: Span = Span::seconds(1);
+
+fn set_lease(field: &mut Span, value: &str) -> Result<(), String> {
+    let before = *field;
+    set_span(field, value)?;
+    if *field < SHORTEST_LEASE {
+        *field = before;
+        return Err(format!(
+            "it is shorter than {SHORTEST_LEASE}: nodes would lose their work at every delay; 60s is usual"
+        ));
+    }
+    Ok(())
+}
+
+/// As it can be set again: nothing is rounded.
+fn exact(span: Span) -> String {
+    let shown = span.to_string();
+    if Span::parse(&shown) == Ok(span) { shown } else { format!("{}ms", span.0) }
+}
+
+fn switch(on: bool) -> String {
+    if on { "on" } else { "off" }.to_string()
 }
 
 fn set_span(field: &mut Span, value: &str) -> Result<(), String> {
@@ -268,6 +301,26 @@ fn set_bounded(field: &mut u32, value: &str, most: u32) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_setting_reads_back_as_it_was_set() {
+        let mut odd =
+            Policy { lease: Span(1_500), aging_step: Span(90_061_001), consolidate: false, ..Policy::default() };
+        odd.budget_policy = BudgetPolicy::Stop;
+        let mut copy = Policy { usage_half_life: odd.usage_half_life, ..Policy::default() };
+        for (name, value) in odd.settings() {
+            copy.set(name, &value).unwrap();
+        }
+        assert_eq!(copy, odd);
+        assert_eq!(odd.settings().count(), SETTINGS.len());
+    }
+
+    #[test]
+    fn a_lease_that_no_network_keeps_is_refused() {
+        let mut policy = Policy::default();
+        assert!(policy.set("lease", "5ms").unwrap_err().to_string().contains("shorter than 1s"));
+        assert_eq!(policy, Policy::default());
+    }
 
     #[test]
     fn settings_are_found_by_name_and_refused_with_the_reason() {

@@ -7,6 +7,9 @@ use super::whole::WholeNodes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Always there: the queue of jobs that name none.
+pub const DEFAULT_QUEUE: &str = "default";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
     pub path: String,

@@ -126,12 +126,12 @@ pub fn misplaced<'p>(promises: &BTreeMap<&'p str, &WholeNodes>) -> Option<(&'p s
         let inside = promises.iter().filter(|(other, _)| above(other).is_some_and(|(up, _)| up == path));
         let below = inside.fold(0u64, |sum, (_, whole)| sum + u64::from(whole.nodes));
         if below > u64::from(whole.nodes) {
-            let why = format!("{} are promised to it, but {below} to the queues below it", whole.words());
+            let why = format!("it is promised {}, but {below} to the queues below it", whole.words());
             return Some((*path, format!("{why}; promise it more, or them less")));
         }
         let (up, parent) = above(path)?;
         let alike = (parent.gpus, &parent.gpu_model) == (whole.gpus, &whole.gpu_model);
-        let why = format!("{} are promised to it, {} to {up} above it", whole.words(), parent.words());
+        let why = format!("it is promised {}, {} to {up} above it", whole.words(), parent.words());
         (!alike).then(|| (*path, format!("{why}; name the same gpus and gpu_model for both")))
     })
 }

@@ -2,6 +2,7 @@
 use super::time::{Span, Time};
 use super::zone::Zone;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 const DAY_MIN: i64 = 1_440;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
@@ -70,6 +71,26 @@ impl Window {
             (self.zone.moment_of(from), self.zone.moment_of(from + length as i64))
         })
     }
+}
+
+/// As it reads.
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.days & ALL_DAYS != ALL_DAYS {
+            write!(f, "{} ", day_words(self.days))?;
+        }
+        let clock = |minutes: u16| format!("{:02}:{:02}", minutes / 60, minutes % 60);
+        write!(f, "{}-{}", clock(self.from_min), clock(self.until_min))?;
+        if self.zone == Zone::default() { Ok(()) } else { write!(f, " {}", self.zone.name) }
+    }
+}
+
+/// `Mon-Fri` of a run of days, which may go over the end of the week.
+fn day_words(days: u8) -> String {
+    let on = |day: usize| days >> (day % 7) & 1 == 1;
+    let first = (0..7).find(|day| on(*day) && !on(day + 6)).unwrap_or(0);
+    let last = (first..first + 7).take_while(|day| on(*day)).last().unwrap_or(first);
+    if last == first { DAYS[first].to_string() } else { format!("{}-{}", DAYS[first], DAYS[last % 7]) }
 }
 
 /// Until when they are open without a break; `None`: they are closed at `at`. No windows at all are always open.
@@ -193,6 +214,14 @@ mod tests {
         assert_eq!(first_open(&nights, at("2026-12-04T04:00"), fits), Some(at("2026-12-04T04:00")));
         assert_eq!(first_open(&nights, at("2026-12-04T04:01"), fits), Some(at("2026-12-04T22:00")));
         assert_eq!(first_open(&nights, at("2026-12-04T04:01"), |_, _| false), None);
+    }
+
+    #[test]
+    fn a_window_reads_back_as_it_is_written() {
+        for text in ["22:00-06:00", "Sat 00:00-24:00", "Mon-Fri 20:00-08:00 Europe/Berlin", "Sat-Mon 01:05-02:00"] {
+            assert_eq!(Window::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Window::parse("Mon-Sun 22:00-06:00 UTC").unwrap().to_string(), "22:00-06:00");
     }
 
     #[test]

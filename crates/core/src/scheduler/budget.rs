@@ -40,6 +40,34 @@ impl Committed {
     }
 }
 
+/// What was spent of a budget, what runs still needs of it, and what a unit asks.
+pub struct Standing<'a> {
+    pub purse: Purse<'a>,
+    pub spent_gpu_ms: u64,
+    pub others_gpu_ms: u64,
+    pub asks_gpu_ms: u64,
+}
+
+impl Standing<'_> {
+    pub fn is_over(&self) -> bool {
+        let needed = self.spent_gpu_ms.saturating_add(self.others_gpu_ms).saturating_add(self.asks_gpu_ms);
+        needed > self.purse.gpu_ms
+    }
+
+    fn blocker(&self, now: Time) -> Blocker {
+        Blocker::Budget {
+            queue: self.purse.queue.to_string(),
+            user: self.purse.user.map(str::to_string),
+            spent_gpu_ms: self.spent_gpu_ms,
+            committed_gpu_ms: self.others_gpu_ms,
+            asks_gpu_ms: self.asks_gpu_ms,
+            budget_gpu_ms: self.purse.gpu_ms,
+            per: self.purse.per,
+            renews_at: self.purse.per.end(now),
+        }
+    }
+}
+
 impl<'a> Session<'a> {
     /// Keeps what the job has to be able to pay from the budgets that it draws on. It runs since then, or is to start.
     pub fn commit_budget(&mut self, job: &'a Job, since: Option<Time>, gpu_milli: u64) {
@@ -81,6 +109,15 @@ impl<'a> Session<'a> {
         if !self.budgeted {
             return None;
         }
+        self.standings_of(asks).find(Standing::is_over).map(|standing| standing.blocker(self.now))
+    }
+
+    /// How each budget that the unit draws on stands to what it needs.
+    pub fn budget_standings(&self, unit: &Unit<'a>) -> Vec<Standing<'a>> {
+        self.standings_of(unit.iter().map(|job| (*job, job.spec.total().all_gpus_milli()))).collect()
+    }
+
+    fn standings_of(&self, asks: impl Iterator<Item = (&'a Job, u64)>) -> impl Iterator<Item = Standing<'a>> {
         let mut sums: BTreeMap<PurseKey<'_>, (Purse<'_>, Committed, u64)> = BTreeMap::new();
         for (job, gpu_milli) in asks.filter(|(_, gpu_milli)| *gpu_milli > 0) {
             for purse in purses(self, job) {
@@ -94,22 +131,12 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        sums.into_iter().find_map(|(key, (purse, asks, own))| {
+        sums.into_iter().map(|(key, (purse, asks, own))| {
             let nothing = Committed::default();
             let committed = self.committed.get(&key).unwrap_or(&nothing);
             let spent_gpu_ms = purse.spent_gpu_ms(self.now);
-            let others = committed.need_gpu_ms.saturating_sub(own).max(self.soon(&purse, committed, &asks));
-            let needed = spent_gpu_ms.saturating_add(others).saturating_add(asks.need_gpu_ms);
-            (needed > purse.gpu_ms).then_some(Blocker::Budget {
-                queue: purse.queue.to_string(),
-                user: purse.user.map(str::to_string),
-                spent_gpu_ms,
-                committed_gpu_ms: others,
-                asks_gpu_ms: asks.need_gpu_ms,
-                budget_gpu_ms: purse.gpu_ms,
-                per: purse.per,
-                renews_at: purse.per.end(self.now),
-            })
+            let others_gpu_ms = committed.need_gpu_ms.saturating_sub(own).max(self.soon(&purse, committed, &asks));
+            Standing { purse, spent_gpu_ms, others_gpu_ms, asks_gpu_ms: asks.need_gpu_ms }
         })
     }
 

@@ -6,6 +6,7 @@
 //! earliest start is reserved, and whoever comes after may not move it later.
 #![deny(clippy::float_arithmetic)]
 
+mod allowed;
 mod attained;
 mod book;
 mod budget;
@@ -44,6 +45,8 @@ mod victims;
 mod whole;
 mod why;
 mod why_arrays;
+mod why_gates;
+mod why_running;
 
 pub use room::MAX_SOCKETS;
 pub use why::{dry_run, never, why};
@@ -311,7 +314,8 @@ impl<'a> Session<'a> {
     /// Gates that have nothing to do with devices.
     fn closed_gate(&self, unit: &Unit<'a>) -> Option<Blocker> {
         let closed = unit.iter().find_map(|job| order::closed_gate(self, job));
-        closed.or_else(|| self.over_limit(unit)).or_else(|| self.over_budget(unit))
+        let spent = || self.over_limit(unit).or_else(|| self.over_budget(unit));
+        closed.or_else(|| spent().map(|blocker| self.or_never(unit, blocker)))
     }
 
     fn is_open(&self, job: &Job) -> bool {

@@ -5,7 +5,7 @@ use super::place::{Miss, place_gang};
 use super::together::place_together;
 use super::tree::Tree;
 use super::{Session, Unit, gang_key};
-use crate::model::amounts::{HumanBandwidth, HumanBytes};
+use crate::model::amounts::{HumanBandwidth, HumanBytes, count};
 use crate::model::cluster::Cluster;
 use crate::model::job::{JobSpec, Shape};
 use std::collections::BTreeSet;
@@ -57,20 +57,23 @@ fn never_text(cluster: &Cluster, spec: &JobSpec, miss: &Miss) -> String {
     let workers = spec.gang.workers;
     if let Some(level) = miss.level {
         return format!(
-            "no {level} of the whole cluster holds {workers} workers, the largest ({}) holds {}",
-            miss.best_domain, miss.best
+            "no {level} of the whole cluster holds {}, the largest ({}) holds {}",
+            count(workers.into(), "worker"),
+            miss.best_domain,
+            miss.best
         );
     }
     let shape = spec.shape.resources();
     let bandwidth = [("PCIe", shape.pcie_bandwidth_bps), ("network", shape.network_bandwidth_bps)];
     let asked = bandwidth.into_iter().filter(|(_, bps)| *bps > 0);
     let more: String = asked.map(|(name, bps)| format!(", {} of {name} bandwidth", HumanBandwidth(bps))).collect();
-    let gpus = spec.shape.part.map_or_else(|| format!("{} GPUs", shape.gpus), |part| part.to_string());
+    let gpus = spec.shape.part.map_or_else(|| count(shape.gpus, "GPU"), |part| part.to_string());
     let spread = spec.topology.ranks_per_node.map_or(String::new(), |each| format!(", and just {each} are on each"));
     format!(
-        "the whole cluster, empty, holds {} of {workers} workers; each needs {gpus}, {} CPUs and {} memory{more} on one node{spread}",
+        "the whole cluster, empty, holds {} of {}; each needs {gpus}, {} and {} memory{more} on one node{spread}",
         miss.placeable,
-        shape.cpus,
+        count(workers.into(), "worker"),
+        count(shape.cpus, "CPU"),
         HumanBytes(shape.memory_bytes)
     )
 }

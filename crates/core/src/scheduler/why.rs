@@ -6,34 +6,34 @@
 use super::elastic::Asking;
 use super::filter::{self, Against, Pick};
 use super::fit::{self, Cell};
-use super::place::{Miss, place_gang};
+use super::place::place_gang;
 use super::turns::Turns;
-use super::{Session, Unit, estimate, order, pools, uplinks, victims};
-use crate::model::amounts::DIMENSIONS;
+use super::why_gates::gates;
+use super::why_running::{self, not_waiting};
+use super::{Session, Unit, estimate, order, victims};
+use crate::model::amounts::count;
 use crate::model::cluster::Cluster;
-use crate::model::decision::Blocker;
+use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::JobId;
-use crate::model::job::{Job, JobSpec, JobState, Level, Owner};
+use crate::model::job::{Job, JobSpec, JobState, Owner};
 use crate::model::node::{HealthState, Node};
 use crate::model::payable;
 use crate::model::queue::ancestry;
 use crate::model::time::{Time, rfc3339};
-use crate::model::wire::api::{Gate, NodeCount, Why};
+use crate::model::wire::api::{NodeCount, Why};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Names at most so many of the jobs ahead.
 const AHEAD_NAMED: usize = 5;
+/// And so many of those who have to leave.
+const VICTIMS_NAMED: usize = 8;
 
 /// Explains a live job, array, or task of one; `None` if there is no such job in memory.
 pub fn why(cluster: &Cluster, id: JobId, now: Time) -> Option<Why> {
     let Some(job) = cluster.job(id) else { return super::why_arrays::why(cluster, id, now) };
     if job.state != JobState::Pending {
-        let why = not_waiting(job);
-        let unpaid = payable::report(cluster, &job.spec, &job.owner.user);
-        let reports = [uplinks::report(cluster, job), pools::report(cluster, job), unpaid];
-        let parts = std::iter::once(why.summary.clone()).chain(reports.into_iter().flatten());
-        return Some(Why { summary: parts.collect::<Vec<_>>().join("; "), ..why });
+        return Some(why_running::why(cluster, job, now));
     }
     let asking = Asking::of(cluster, now);
     let mut session = Session::new(cluster, &asking, now);
@@ -64,12 +64,12 @@ pub fn never(cluster: &Cluster, id: JobId, now: Time) -> Option<String> {
     let asking = Asking::of(cluster, now);
     let alone = || vec![asking.as_asked(job)];
     let unit = job.spec.group.as_ref().map_or_else(alone, |group| mates(group).collect());
-    Session::new(cluster, &asking, now).unsatisfiable(&unit)
+    let mut session = Session::new(cluster, &asking, now);
+    session.never_allowed(&unit).or_else(|| session.unsatisfiable(&unit))
 }
 
 /// What would be said about a job that is not submitted: as if it came last of its class.
-pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
-    let owner = Owner::default();
+pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, owner: Owner, now: Time) -> Why {
     let unpaid = payable::never_gets_on(cluster, spec, &owner.user);
     if let Some((field, why)) = spec.check().err().or(unpaid) {
         let summary = format!("cannot be accepted: {field}: {why}");
@@ -77,45 +77,18 @@ pub fn dry_run(cluster: &Cluster, spec: &Arc<JobSpec>, now: Time) -> Why {
         return Why { summary, satisfiable: false, ..not_waiting(&job) };
     }
     let mut with = cluster.clone();
-    let job = Job::submitted(JobId(cluster.next_job.max(1)), spec.clone(), Default::default(), now);
+    let job = Job::submitted(JobId(cluster.next_job.max(1)), spec.clone(), owner, now);
     // Of an array the first task is asked about.
     let asked = job.task_at(0).unwrap_or(job);
     with.insert_job(asked.clone());
     why(&with, asked.id, now).unwrap_or_else(|| not_waiting(&asked))
 }
 
-pub(super) fn not_waiting(job: &Job) -> Why {
-    let summary = match (&job.attempt, &job.note) {
-        (_, Some(note)) => format!("{}: {note}", job.state),
-        (Some(attempt), None) => {
-            format!("{} as attempt {} with {} workers", job.state, attempt.number, attempt.workers.len())
-        }
-        (None, None) => job.state.to_string(),
-    };
-    Why {
-        id: job.id.0,
-        name: job.title(),
-        state: job.state,
-        since: rfc3339(job.state_since),
-        reason: None,
-        slurm_reason: None,
-        summary,
-        position: None,
-        ahead: Vec::new(),
-        gates: Vec::new(),
-        nodes: Vec::new(),
-        nodes_total: 0,
-        estimate: None,
-        preemption: None,
-        would_start_now: Vec::new(),
-        satisfiable: true,
-    }
-}
-
 fn explain<'a>(mut session: Session<'a>, before: &[&Unit<'a>], unit: &Unit<'a>, job: &'a Job) -> Why {
     // What is tried out here is not work of the decision.
     let work = session.draft.work;
-    let never = session.unsatisfiable(unit);
+    let empty = session.unsatisfiable(unit).map(|text| format!("not even on the empty cluster: {text}"));
+    let never = session.never_allowed(unit).or(empty);
     let gates = gates(&mut session, unit, job, never.as_deref());
     let nodes = count_nodes(&session, &job.spec);
     let would_start_now = try_changes(&mut session, unit, job, never.is_some());
@@ -167,66 +140,6 @@ fn competes(session: &Session<'_>, job: &Job) -> bool {
         )
     };
     !session.blocked.get(&job.id).is_some_and(waits_for_itself)
-}
-
-fn gates<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &'a Job, never: Option<&str>) -> Vec<Gate> {
-    let gate = |gate: &str, passed: bool, text: String| Gate { gate: gate.to_string(), passed, text };
-    let mut gates = Vec::new();
-    let closed = order::closed_gate(session, job);
-    gates.push(match &closed {
-        Some(blocker) => gate("conditions", false, blocker.to_string()),
-        None => gate("conditions", true, "not held, nothing to wait for, time to begin reached".to_string()),
-    });
-    gates.extend(queue_gates(session, unit, job));
-    gates.push(match never {
-        Some(text) => gate("satisfiable", false, format!("not even on the empty cluster: {text}")),
-        None => gate("satisfiable", true, "the empty healthy cluster holds it".to_string()),
-    });
-    let mark = session.draft.mark();
-    let alone = session.place_unit(unit);
-    session.draft.undo_to(mark);
-    let beside = session.place_beside_reservations(unit).is_ok();
-    let promised = session.promised_away(unit).filter(|_| alone.is_err());
-    gates.extend(promised.map(|blocker| gate("promises", false, blocker.to_string())));
-    gates.push(match &alone {
-        Ok(_) => gate("resources", true, "all workers fit on what is free".to_string()),
-        Err(miss) if miss.level.is_some() => gate("topology", false, topology_text(&unit[miss.member].spec, miss)),
-        Err(miss) => gate("resources", false, session.short_of(&unit[miss.member].spec, miss).to_string()),
-    });
-    if alone.is_ok() && !session.reserved.is_empty() {
-        let text = match session.reserved.first() {
-            Some(first) if !beside => {
-                let start = rfc3339(first.reservation.start);
-                format!("it would move the reserved start of job {} at {start}", first.reservation.job)
-            }
-            _ => "no reserved start is moved".to_string(),
-        };
-        gates.push(gate("reservations", beside, text));
-    }
-    gates
-}
-
-fn queue_gates<'a>(session: &Session<'a>, unit: &Unit<'a>, job: &'a Job) -> Vec<Gate> {
-    let claimed = session.cluster.claims.contains_key(&job.id);
-    let over = session.over_limit(unit);
-    ancestry(&job.spec.queue)
-        .filter_map(|path| {
-            let limit = session.cluster.queues.get(path)?.limit;
-            let used = session.queue_used.get(path).copied().unwrap_or_default();
-            let asks = job.spec.total();
-            // A claim is charged already.
-            let used = if claimed { used.minus(asks).unwrap_or_default() } else { used };
-            let words: Vec<String> = DIMENSIONS
-                .into_iter()
-                .zip(limit.bounds())
-                .filter_map(|(name, limit)| Some((name, limit?)))
-                .map(|(name, l)| format!("{name} {} used + {} asked of {l}", used.named(name), asks.named(name)))
-                .collect();
-            let text = if words.is_empty() { "no limit".to_string() } else { words.join(", ") };
-            let passed = !matches!(&over, Some(Blocker::QueueLimit { queue, .. }) if queue == path);
-            Some(Gate { gate: format!("queue {path}"), passed, text })
-        })
-        .collect()
 }
 
 /// Nodes by what speaks against them; every node is counted once.
@@ -281,7 +194,7 @@ fn room_verdict(session: &Session<'_>, spec: &JobSpec, node: &Node) -> (u8, Stri
     }
     let workers = by.into_iter().min().unwrap_or(0);
     if workers > 0 {
-        return (9, format!("room for {} workers", workers.min(spec.gang.workers)));
+        return (9, format!("room for {}", count(workers.min(spec.gang.workers).into(), "worker")));
     }
     let short = (0..by.len()).filter(|i| by[*i] == 0 && !fit::follows_from(*i, &by, 1));
     let short: Vec<&str> = short.map(|i| fit::DIMENSIONS[i]).collect();
@@ -374,16 +287,50 @@ fn preemption<'a>(session: &mut Session<'a>, unit: &Unit<'a>, job: &Job, blocker
     let (from, spec) = (session.cluster.policy.preempt_from, &*job.spec);
     let (victims, gpus) = victims::legal_victims(session, unit);
     match blocker {
-        Some(Blocker::Yielding { victims, .. }) => format!("{victims} jobs were asked to leave for it"),
+        Some(Blocker::Yielding { .. }) => leaving_for(session, unit),
         Some(Blocker::Unsatisfiable { .. }) => "no one is stopped for a job that can never run".to_string(),
         _ if victims == 0 && spec.priority > from => {
             format!("{} evicts nobody by class: only {from} and above may{}", spec.priority, owed(session, unit))
         }
         _ if victims == 0 => format!("no running job may be stopped for it{}", protected(session, spec)),
         _ => format!(
-            "{victims} running jobs with {gpus} GPUs may be stopped for it; stopping them would not make it fit"
+            "{} with {} may be stopped for it; stopping them would not make it fit",
+            count(victims as u64, "running job"),
+            count(gpus, "GPU")
         ),
     }
+}
+
+/// Who has to leave for the unit, by name: what was asked already, or is with the next decision.
+fn leaving_for(session: &Session<'_>, unit: &Unit<'_>) -> String {
+    let decided =
+        session.steps.iter().filter_map(|step| if let Step::Claim(claim) = step { Some(claim) } else { None });
+    let claims = unit.iter().filter_map(|job| session.claim_of(job.id)).chain(decided);
+    let claims: Vec<&Claim> = claims.filter(|claim| unit.iter().any(|job| job.id == claim.claimant)).collect();
+    let victims: BTreeSet<_> = claims.iter().flat_map(|claim| &claim.victims).collect();
+    let live = victims.into_iter().filter_map(|(id, attempt)| {
+        session.cluster.job(*id).filter(|job| job.attempt.as_ref().is_some_and(|live| live.number == *attempt))
+    });
+    let names: Vec<String> = live.map(named).collect();
+    let by = claims
+        .iter()
+        .map(|claim| claim.deadline)
+        .max()
+        .map_or(String::new(), |by| format!(", at the latest by {}", rfc3339(by)));
+    let more = match names.len().saturating_sub(VICTIMS_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match names.as_slice() {
+        [] => "who had to leave for it is gone".to_string(),
+        [one] => format!("{one} has to leave for it{by}"),
+        all => format!("{}{more} have to leave for it{by}", all[..all.len().min(VICTIMS_NAMED)].join(", ")),
+    }
+}
+
+/// `job 7 eval (P3)`
+pub(super) fn named(job: &Job) -> String {
+    format!("job {} {} ({})", job.number(), job.title(), job.spec.priority)
 }
 
 /// How it stands to what is guaranteed to its queue.
@@ -401,8 +348,7 @@ fn protected(session: &Session<'_>, spec: &JobSpec) -> String {
         .jobs
         .values()
         .filter(|job| job.attempt.is_some() && job.spec.priority > spec.priority && !job.spec.preemptible);
-    let names: Vec<String> =
-        lower.map(|job| format!("job {} {} ({})", job.number(), job.title(), job.spec.priority)).collect();
+    let names: Vec<String> = lower.map(|job| named(job)).collect();
     match names.as_slice() {
         [] => String::new(),
         [one] => format!(": {one} is not preemptible; `preemptible: true` in its file would allow it"),
@@ -411,14 +357,4 @@ fn protected(session: &Session<'_>, spec: &JobSpec) -> String {
             others.len()
         ),
     }
-}
-
-fn topology_text(spec: &JobSpec, miss: &Miss) -> String {
-    let level = miss.level.unwrap_or(Level::Cluster);
-    let workers = spec.gang.workers;
-    if level < Level::Node && spec.shape.gpus > 0 {
-        let needs = spec.total().gpus;
-        return format!("needs {needs} GPUs on one {level}, best is {} ({})", miss.best_gpus, miss.best_domain);
-    }
-    format!("no {level} holds {workers} workers, best holds {} ({})", miss.best, miss.best_domain)
 }

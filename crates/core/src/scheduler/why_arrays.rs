@@ -1,5 +1,6 @@
 //! Why an array, or a task of one that is no job yet, does not run.
-use super::why::{not_waiting, why as why_job};
+use super::why::why as why_job;
+use super::why_running::not_waiting;
 use crate::model::amounts::count;
 use crate::model::cluster::Cluster;
 use crate::model::ids::JobId;

@@ -28,8 +28,8 @@ pub struct Topo {
 
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Again every so often until Ctrl-C; as JSON one line each time.
-    #[arg(short, long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = ganger_core::model::Span::parse)]
+    /// Again every so often until Ctrl-C, such as 10s; a bare number is seconds. As JSON one line each time.
+    #[arg(short, long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = super::pause)]
     pub watch: Option<ganger_core::model::Span>,
 }
 
@@ -78,19 +78,34 @@ pub struct Quarantine {
 #[command(after_help = "The file: docs/reference/cluster.md in the source tree.")]
 pub struct Queues {
     #[command(subcommand)]
-    pub command: Option<ApplyCommand>,
+    pub command: Option<QueuesCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum QueuesCommand {
+    /// Apply a file (YAML), or - for standard input. What it does not name stays as it is.
+    Apply { file: PathBuf },
+    /// Remove queues that nothing needs any more: no job, no queue below, no pool lent to it.
+    #[command(visible_alias = "delete")]
+    Remove {
+        #[arg(required = true, value_name = "QUEUE")]
+        queues: Vec<String>,
+    },
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "The file: docs/reference/cluster.md in the source tree.")]
 pub struct ClusterArgs {
     #[command(subcommand)]
-    pub command: ApplyCommand,
+    pub command: Option<ClusterCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum ApplyCommand {
-    /// Apply a file (YAML), or - for standard input. What it does not name stays as it is.
+pub enum ClusterCommand {
+    /// Show all of it; as JSON in the form that `apply` takes. The same without a word.
+    Show,
+    /// Apply a file (YAML), or - for standard input. What it does not name stays as it is; a pool that it names has just
+    /// the nodes that it names.
     Apply { file: PathBuf },
 }
 

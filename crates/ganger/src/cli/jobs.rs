@@ -144,7 +144,7 @@ pub struct ManyJobs {
 pub struct Resize {
     /// Id or name.
     pub job: String,
-    /// At least the `gang.min` of the job. What is too much leaves at once; what is missing comes when there is room.
+    /// From `gang.min` to `gang.workers` of its file, in whole steps. What is too much leaves at once; what is missing comes when there is room.
     pub workers: u32,
 }
 
@@ -155,7 +155,7 @@ pub struct Logs {
     /// Go on until the ranks have ended.
     #[arg(short, long)]
     pub follow: bool,
-    /// Only this rank; without it all, each line with its rank in front.
+    /// Only this rank; without it all, each line with its rank in front, or the ranks of the node whose launcher wrote it.
     #[arg(short, long, value_name = "N")]
     pub rank: Option<u32>,
     /// Of an earlier run than the newest.
@@ -182,8 +182,8 @@ pub struct Wait {
     /// Ids or names.
     #[arg(required = true, value_name = "JOB")]
     pub jobs: Vec<String>,
-    /// Give up after so long, such as 10m.
-    #[arg(short, long, value_name = "TIME", value_parser = ganger_core::model::Span::parse)]
+    /// Give up after so long, such as 10m; a bare number is seconds.
+    #[arg(short, long, value_name = "TIME", value_parser = super::pause)]
     pub timeout: Option<ganger_core::model::Span>,
 }
 

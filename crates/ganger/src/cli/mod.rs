@@ -10,6 +10,7 @@ pub use replay::*;
 pub use roles::*;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ganger_core::model::Span;
 
 /// One control plane for training and inference on a private GPU cluster.
 #[derive(Debug, Parser)]
@@ -36,6 +37,14 @@ pub struct Global {
 pub enum Format {
     Table,
     Json,
+}
+
+/// How long this terminal waits: a bare number is seconds, as `watch` and `timeout` take it.
+fn pause(text: &str) -> Result<Span, String> {
+    match text.parse::<u64>() {
+        Ok(seconds) => Ok(Span::seconds(seconds)),
+        Err(_) => Span::parse(text).map_err(|error| error.to_string()),
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -86,9 +95,9 @@ pub enum Verb {
     Forget(OneNode),
     /// Take a node out of service.
     Quarantine(Quarantine),
-    /// List queues, or change them.
+    /// List queues, change or remove them.
     Queues(Queues),
-    /// Change leaves, spines, pools and settings.
+    /// Show or change leaves, spines, pools and settings.
     Cluster(ClusterArgs),
     /// What happened, in order.
     Events(Events),
@@ -120,4 +129,18 @@ pub enum Verb {
         #[arg(value_name = "DIR")]
         dir: std::path::PathBuf,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_number_is_seconds() {
+        assert_eq!(
+            (pause("10"), pause("2m"), pause("0")),
+            (Ok(Span::seconds(10)), Ok(Span::minutes(2)), Ok(Span::ZERO))
+        );
+        assert!(pause("10 apples").is_err() && pause("-1").is_err());
+    }
 }

@@ -130,9 +130,16 @@ impl Api {
         Ok(self.client.post("/v1/queues", file).await?)
     }
 
-    pub async fn apply_cluster(&self, file: &ClusterFile) -> Answer<()> {
-        let _: Value = self.client.post("/v1/cluster", file).await?;
-        Ok(())
+    pub async fn remove_queue(&self, queue: &str) -> Answer<Vec<QueueView>> {
+        Ok(self.client.delete(&format!("/v1/queues/{}", Client::encode(queue))).await?)
+    }
+
+    pub async fn cluster(&self) -> Answer<ClusterFile> {
+        Ok(self.client.get("/v1/cluster").await?)
+    }
+
+    pub async fn apply_cluster(&self, file: &ClusterFile) -> Answer<ClusterApplied> {
+        Ok(self.client.post("/v1/cluster", file).await?)
     }
 
     pub async fn events(&self, filter: &[(&str, Option<&str>)]) -> Answer<Vec<EventView>> {

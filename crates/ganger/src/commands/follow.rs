@@ -4,6 +4,8 @@ use crate::client::Api;
 use crate::client::patience::{Patience, patiently};
 use crate::failure::Failure;
 use crate::output::emit_bytes;
+use ganger_core::model::wire::api::JobDetail;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -15,8 +17,45 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Logs {
     pub job: String,
     pub attempt: Option<u32>,
-    pub ranks: Vec<u32>,
+    pub logs: Vec<Log>,
     pub follow: bool,
+}
+
+/// A log by the first rank that is in it, and what to call it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    pub rank: u32,
+    pub label: String,
+}
+
+impl Log {
+    pub fn of_rank(rank: u32) -> Log {
+        Log { rank, label: rank.to_string() }
+    }
+}
+
+/// Every log of the job once: ranks that share their launcher's stand together, as `0-7`.
+pub fn logs_of(detail: &JobDetail) -> Vec<Log> {
+    let mut sharing: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let own = detail.ranks.iter().map(|view| (view.log_of.unwrap_or(view.rank), view.rank));
+    own.for_each(|(log, rank)| sharing.entry(log).or_default().push(rank));
+    if sharing.is_empty() {
+        return (0..detail.view.workers).map(Log::of_rank).collect();
+    }
+    sharing.into_iter().map(|(rank, ranks)| Log { rank, label: runs(&ranks) }).collect()
+}
+
+/// `0-3,6` of ranks in order.
+fn runs(ranks: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *rank => *last = *rank,
+            _ => runs.push((*rank, *rank)),
+        }
+    }
+    let text = |(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    runs.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
 /// Copies all; at once when they are followed, else one after the other.
@@ -35,19 +74,20 @@ pub async fn copy(api: &Api, logs: &Logs) -> Result<(), Failure> {
 
 /// Starts to copy; the caller joins.
 pub fn start(api: &Api, logs: &Logs) -> JoinSet<Result<(), Failure>> {
-    let prefixed = logs.ranks.len() > 1;
-    let width = logs.ranks.iter().max().map_or(1, |rank| rank.to_string().len());
+    let several = logs.logs.len() > 1;
+    let width = logs.logs.iter().map(|log| log.label.len()).max().unwrap_or(1);
+    let prefix = move |log: &Log| several.then(|| format!("[{:>width$}] ", log.label));
     let mut copies = JoinSet::new();
     if logs.follow {
-        for rank in logs.ranks.clone() {
+        for log in logs.logs.clone() {
             let (api, logs) = (api.clone(), logs.clone());
-            copies.spawn(async move { copy_rank(&api, &logs, rank, prefixed.then_some(width)).await });
+            copies.spawn(async move { copy_log(&api, &logs, log.rank, prefix(&log)).await });
         }
     } else {
         let (api, logs) = (api.clone(), logs.clone());
         copies.spawn(async move {
-            for rank in logs.ranks.clone() {
-                copy_rank(&api, &logs, rank, prefixed.then_some(width)).await?;
+            for log in &logs.logs {
+                copy_log(&api, &logs, log.rank, prefix(log)).await?;
             }
             Ok(())
         });
@@ -55,8 +95,8 @@ pub fn start(api: &Api, logs: &Logs) -> JoinSet<Result<(), Failure>> {
     copies
 }
 
-async fn copy_rank(api: &Api, logs: &Logs, rank: u32, prefix_width: Option<usize>) -> Result<(), Failure> {
-    let mut lines = Lines::new(prefix_width.map(|width| format!("[{rank:>width$}] ")));
+async fn copy_log(api: &Api, logs: &Logs, rank: u32, prefix: Option<String>) -> Result<(), Failure> {
+    let mut lines = Lines::new(prefix);
     let mut copy = Copy { api, logs, rank, at: 0 };
     let mut patience = Patience::default();
     loop {
@@ -150,6 +190,23 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ganger_core::model::wire::api::RankView;
+
+    #[test]
+    fn a_log_that_ranks_share_is_copied_once() {
+        let mut detail = crate::output::samples::job_detail();
+        let label =
+            |detail: &JobDetail| logs_of(detail).into_iter().map(|log| (log.rank, log.label)).collect::<Vec<_>>();
+        let named =
+            |logs: &[(u32, &str)]| logs.iter().map(|(rank, label)| (*rank, label.to_string())).collect::<Vec<_>>();
+        assert_eq!(label(&detail), named(&[(0, "0"), (1, "1")]));
+        let view = detail.ranks[0].clone();
+        let rank = |rank, log_of| RankView { rank, log_of, ..view.clone() };
+        detail.ranks = vec![rank(0, None), rank(1, Some(0)), rank(2, None), rank(3, Some(2)), rank(4, Some(0))];
+        assert_eq!(label(&detail), named(&[(0, "0-1,4"), (2, "2-3")]));
+        detail.ranks.clear();
+        assert_eq!(label(&detail), named(&[(0, "0"), (1, "1")]), "before it is placed nobody knows");
+    }
 
     #[test]
     fn lines_come_out_whole_with_their_rank() {

@@ -102,7 +102,7 @@ async fn ask(api: &Api, command: Verb, look: &Look) -> Result<(), Failure> {
         Verb::Forget(args) => nodes::change(api, &args.node, "forget", look).await,
         Verb::Quarantine(args) => nodes::quarantine(api, args, look).await,
         Verb::Queues(args) => queues::run(api, args.command, look).await,
-        Verb::Cluster(args) => cluster::run(api, args.command).await,
+        Verb::Cluster(args) => cluster::run(api, args.command, look).await,
         Verb::Events(args) => events::run(api, args, look).await,
         Verb::Token(args) => tokens::run(api, args.command, look).await,
         _ => Err(Failure::failed("this command does not talk to a server")),

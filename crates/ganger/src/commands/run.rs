@@ -216,13 +216,13 @@ impl Followed<'_> {
             };
         }
         self.drain().await;
-        let ranks = (0..view.workers).collect();
-        let logs = Logs { job: self.job.clone(), attempt: Some(view.attempt), ranks, follow: true };
+        let (job, attempt) = (self.job.clone(), Some(view.attempt));
+        let logs = Logs { job, attempt, logs: follow::logs_of(detail), follow: true };
         self.logs = follow::start(self.api, &logs);
         Ok(())
     }
 
-    /// Lets the copies come to their end. A rank without a log (its node's launcher has one for all) is no error.
+    /// Lets the copies come to their end.
     async fn drain(&mut self) {
         let all = async { while self.logs.join_next().await.is_some() {} };
         if tokio::time::timeout(TAIL_PATIENCE, all).await.is_err() {

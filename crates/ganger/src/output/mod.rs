@@ -6,6 +6,7 @@ pub mod overview;
 pub mod picture;
 pub mod progress;
 pub mod replay;
+pub mod shape;
 pub mod show;
 pub mod table;
 pub mod text;

@@ -3,7 +3,7 @@ use super::Look;
 use super::table::{queues, render};
 use super::text::{bold, count};
 use super::time::relative;
-use ganger_core::model::amounts::HumanBandwidth;
+use ganger_core::model::amounts::{GpuMilli, HumanBandwidth};
 use ganger_core::model::budget::GpuHours;
 use ganger_core::model::wire::api::{GpuStates, LeafView, PendingView, TopView, UplinkView, UsageView};
 
@@ -31,12 +31,13 @@ pub fn top(view: &TopView, look: &Look) -> String {
 
 /// `96 GPUs: 60 used, 20 free, 4 leaving`: what there is none of is not named.
 fn gpus(states: &GpuStates) -> String {
-    let GpuStates { used, free, out, claimed, draining, split, sick } = *states;
+    let GpuStates { used, free, out, claimed, draining, split, split_held_milli, sick } = *states;
     let all = used + free + out + claimed + draining + split + sick;
+    let parts = format!("in parts (of these {} held)", GpuMilli(split_held_milli));
     let named = [
         (used, "used"),
         (free, "free"),
-        (split, "in parts"),
+        (split, parts.as_str()),
         (claimed, "promised"),
         (draining, "leaving"),
         (out, "free on nodes that take no work"),
@@ -56,7 +57,7 @@ fn leaves(leaves: &[LeafView], look: &Look) -> String {
         vec![
             format!("{}/{}", leaf.spine, leaf.leaf),
             format!("{}/{}", leaf.nodes_ready, leaf.nodes),
-            format!("{} {}/{}", bar(leaf.gpus_used, leaf.gpus), leaf.gpus_used, leaf.gpus),
+            format!("{} {}/{}", bar(leaf.gpu_milli_used, leaf.gpus * 1_000), GpuMilli(leaf.gpu_milli_used), leaf.gpus),
             leaf.uplink.as_ref().map_or("-".to_string(), uplink),
         ]
     };
@@ -79,14 +80,15 @@ fn pending(lines: &[PendingView], look: &Look) -> String {
     let row = |line: &PendingView| {
         let reason = line.reason.map_or("not looked at yet".to_string(), |reason| reason.to_string());
         let slurm = line.reason.map_or("-", |reason| reason.slurm());
-        vec![reason, slurm.to_string(), line.jobs.to_string(), line.gpus.to_string()]
+        vec![reason, slurm.to_string(), line.jobs.to_string(), GpuMilli(line.gpu_milli).to_string()]
     };
     render(look, &["WAITS FOR", "SLURM", "JOBS", "GPUS"], lines.iter().map(row).collect())
 }
 
 pub fn usage(lines: &[UsageView], look: &Look) -> String {
     // The head of the column says what it is.
-    let hours = |gpu_ms: u64| GpuHours(gpu_ms).to_string().trim_end_matches(" GPU-hours").to_string();
+    let hours =
+        |gpu_ms: u64| GpuHours(gpu_ms).to_string().trim_end_matches('s').trim_end_matches(" GPU-hour").to_string();
     let row = |line: &UsageView| {
         let budget = line.budget.as_ref();
         let charged =
@@ -94,7 +96,7 @@ pub fn usage(lines: &[UsageView], look: &Look) -> String {
         vec![
             line.queue.clone(),
             line.user.clone().unwrap_or_else(|| "-".to_string()),
-            format!("{}.{:03}", line.gpu_milli / 1_000, line.gpu_milli % 1_000),
+            GpuMilli(line.gpu_milli).to_string(),
             charged,
             budget.map_or("-".to_string(), |budget| hours(budget.gpu_ms)),
             budget.map_or("-".to_string(), |budget| hours(budget.left_gpu_ms)),

@@ -1,7 +1,7 @@
 //! What one node is made of, drawn: sockets, PCIe switches and what hangs on them, NVLink islands, and who uses what.
 use super::Look;
 use super::text::{bold, count, state};
-use ganger_core::model::amounts::HumanBytes;
+use ganger_core::model::amounts::{GpuMilli, HumanBytes};
 use ganger_core::model::machine::{Machine, Nic, NicRole, Source};
 use ganger_core::model::wire::api::NodeView;
 use std::fmt::Write;
@@ -26,7 +26,9 @@ pub fn node(machine: &Machine, view: Option<&NodeView>, look: &Look) -> String {
     out.push_str(&islands(machine));
     out.push_str(&rails(machine));
     if view.is_some() && !machine.gpus.is_empty() {
-        out.push_str("\n. free  C claimed  U used  D draining  X sick; the number behind the letter is the job\n");
+        out.push_str(
+            "\n. free  C claimed  U used  D draining  P in parts  X sick; the number behind the letter is the job, behind P what is held of it\n",
+        );
     }
     out
 }
@@ -62,8 +64,14 @@ fn head(machine: &Machine, view: Option<&NodeView>, look: &Look) -> String {
         );
         let (used, all) = (&view.used, &view.capacity);
         let memory = format!("{} of {}", HumanBytes(used.memory_bytes), HumanBytes(all.memory_bytes));
-        let _ =
-            writeln!(out, "in use: {} of {} GPUs, {} of {} CPUs, {memory}", used.gpus, all.gpus, used.cpus, all.cpus);
+        let _ = writeln!(
+            out,
+            "in use: {} of {}, {} of {}, {memory}",
+            GpuMilli(used.all_gpus_milli()),
+            count(all.gpus, "GPU"),
+            used.cpus,
+            count(all.cpus, "CPU")
+        );
     }
     out
 }
@@ -107,14 +115,16 @@ fn branches(out: &mut String, lines: &[String]) {
     }
 }
 
-/// `[GPU 3 U 12]`: index, state, job.
+/// `[GPU 3 U 12]`: index, state, job; of one in parts what is held of it.
 fn gpu_box(index: usize, view: Option<&NodeView>) -> String {
     let Some(view) = view else { return format!("[GPU {index}]") };
     let letter = view.devices.chars().nth(index).unwrap_or('?');
     let owner = u8::try_from(index).ok().and_then(|index| view.owners.get(&index));
-    match owner {
-        Some(owner) => format!("[GPU {index} {letter} {owner}]"),
-        None => format!("[GPU {index} {letter}]"),
+    let held = u8::try_from(index).ok().and_then(|index| view.held_milli.get(&index));
+    match (owner, held) {
+        (Some(owner), _) => format!("[GPU {index} {letter} {owner}]"),
+        (None, Some(milli)) => format!("[GPU {index} {letter} {}]", GpuMilli(*milli)),
+        (None, None) => format!("[GPU {index} {letter}]"),
     }
 }
 

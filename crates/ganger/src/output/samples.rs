@@ -29,6 +29,7 @@ pub fn jobs() -> Vec<JobView> {
         state_since: at("08:10:00"),
         workers: 4,
         gpus: 4,
+        gpu_milli: 4_000,
         nodes: vec!["n0".into()],
         attempt: 1,
         evictions: 0,
@@ -51,6 +52,7 @@ pub fn jobs() -> Vec<JobView> {
         state_since: at("09:00:00"),
         workers: 16,
         gpus: 16,
+        gpu_milli: 16_000,
         nodes: vec![],
         attempt: 2,
         evictions: 1,
@@ -100,6 +102,7 @@ pub fn job_detail() -> JobDetail {
         nodes: vec!["n0".into(), "n1".into()],
         workers: 2,
         gpus: 2,
+        gpu_milli: 2_000,
         reason: None,
         note: None,
         ..jobs()[1].clone()
@@ -113,6 +116,7 @@ pub fn job_detail() -> JobDetail {
         nics: vec!["mlx5_0".into()],
         phase: "running".into(),
         exit: None,
+        log_of: None,
     };
     JobDetail {
         view,
@@ -145,6 +149,7 @@ pub fn why() -> Why {
         reason: Some(Reason::Topology),
         slurm_reason: Some("Resources".into()),
         summary: "needs 4 nodes with 8 free GPUs each under one leaf; the best leaf, leaf1, has 3".into(),
+        facts: vec![],
         position: Some(3),
         ahead: vec!["eval (P1, job 7)".into(), "sweep (P2, job 9)".into()],
         gates: vec![
@@ -186,9 +191,10 @@ pub fn nodes() -> Vec<NodeView> {
         health_cause: "registered".into(),
         state: "ready".into(),
         capacity: Resources { gpus: 8, cpus: 224, memory_bytes: 2 << 40, ..Resources::ZERO },
-        used: Resources { gpus: 5, cpus: 20, memory_bytes: 256 << 30, ..Resources::ZERO },
-        devices: "UUUUD.CX".into(),
+        used: Resources { gpus: 5, cpus: 20, memory_bytes: 256 << 30, gpu_milli: 625, ..Resources::ZERO },
+        devices: "UUUUDPCX".into(),
         owners: [(0, 7), (1, 7), (2, 7), (3, 7), (4, 9)].into(),
+        held_milli: [(5, 625)].into(),
         last_heard: at("09:03:10"),
         jobs: vec![7, 9],
         maintenance: Vec::new(),
@@ -204,6 +210,7 @@ pub fn nodes() -> Vec<NodeView> {
         used: Resources::ZERO,
         devices: "........".into(),
         owners: [].into(),
+        held_milli: [].into(),
         last_heard: at("09:01:00"),
         jobs: vec![],
         maintenance: Vec::new(),
@@ -218,7 +225,7 @@ pub fn queues() -> Vec<QueueView> {
         weight: 3,
         guarantee: Limit { gpus: Some(16), ..Limit::default() },
         limit: Limit::default(),
-        used: Resources { gpus: 8, cpus: 96, ..Resources::ZERO },
+        used: Resources { gpus: 8, cpus: 96, gpu_milli: 625, ..Resources::ZERO },
         share_millionths: 250_000,
         dominant: Some("gpus".into()),
         budget: None,
@@ -232,6 +239,7 @@ pub fn queues() -> Vec<QueueView> {
         }),
         pending_jobs: 0,
         running_jobs: 1,
+        warnings: vec![],
     };
     let limit = Limit { gpus: Some(32), memory_bytes: Some(2 << 40), ..Limit::default() };
     vec![
@@ -263,10 +271,11 @@ pub fn top() -> TopView {
         nodes_ready: 3,
         gpus: 32,
         gpus_used,
+        gpu_milli_used: gpus_used * 1_000 - 500,
         uplink,
     };
     let way = UplinkView { capacity_bps: 400_000_000_000, asked_bps: 500_000_000_000, gangs: 2 };
-    let pending = |reason, jobs, gpus| PendingView { reason, jobs, gpus };
+    let pending = |reason, jobs, gpus| PendingView { reason, jobs, gpus, gpu_milli: gpus * 1_000 };
     TopView {
         status: Status {
             version: "0.1.0".into(),
@@ -276,13 +285,23 @@ pub fn top() -> TopView {
             nodes_ready: 6,
             gpus: 64,
             gpus_used: 41,
+            gpu_milli_used: 40_500,
             fragmented_millionths: 126_000,
             jobs_pending: 1_004,
             jobs_running: 7,
             last_decision_us: 900,
             decisions: 120,
         },
-        gpus: GpuStates { used: 40, free: 12, out: 8, claimed: 1, draining: 2, split: 1, sick: 0 },
+        gpus: GpuStates {
+            used: 40,
+            free: 12,
+            out: 8,
+            claimed: 1,
+            draining: 2,
+            split: 1,
+            split_held_milli: 500,
+            sick: 0,
+        },
         queues: queues(),
         leaves: vec![leaf("leaf0", 32, Some(way)), leaf("leaf1", 9, None)],
         pending: vec![

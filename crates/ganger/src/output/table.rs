@@ -3,7 +3,7 @@ use super::Look;
 use super::text::{count, state_colour};
 use super::time::age;
 use comfy_table::{Cell, ContentArrangement, Table, presets};
-use ganger_core::model::amounts::{HumanBandwidth, HumanBytes, Limit, Resources};
+use ganger_core::model::amounts::{GpuMilli, HumanBandwidth, HumanBytes, Limit, Resources};
 use ganger_core::model::wire::api::{EventView, JobView, NodeView, QueueView, TokenView};
 
 /// Rows below a header. Cells in the column named by `state_column` are coloured as states.
@@ -43,7 +43,7 @@ pub fn jobs(jobs: &[JobView], look: &Look) -> String {
             job.priority.to_string(),
             job.state.to_string(),
             age(&job.state_since, look.now_ms),
-            job.gpus.to_string(),
+            GpuMilli(job.gpu_milli).to_string(),
             job.workers.to_string(),
             node_list(&job.nodes),
             job_note(job, look.width / 2),
@@ -103,7 +103,9 @@ pub fn nodes(nodes: &[NodeView], look: &Look) -> String {
             node.profile.clone(),
             format!("{}/{}", node.spine, node.leaf),
             node.pool.clone().unwrap_or_else(|| "-".to_string()),
-            format!("{} {}/{}", node.devices, node.used.gpus, node.capacity.gpus).trim_start().to_string(),
+            format!("{} {}/{}", node.devices, GpuMilli(node.used.all_gpus_milli()), node.capacity.gpus)
+                .trim_start()
+                .to_string(),
             format!("{}/{}", node.used.cpus, node.capacity.cpus),
             format!("{}/{}", HumanBytes(node.used.memory_bytes), HumanBytes(node.capacity.memory_bytes)),
             if node.jobs.is_empty() { "-".to_string() } else { ids(&node.jobs) },
@@ -124,7 +126,7 @@ pub fn queues(queues: &[QueueView], look: &Look) -> String {
         vec![
             queue.name.clone(),
             queue.weight.to_string(),
-            queue.used.gpus.to_string(),
+            GpuMilli(queue.used.all_gpus_milli()).to_string(),
             share(queue),
             guarantee(queue),
             limit(&queue.limit),
@@ -189,7 +191,7 @@ fn limit(limit: &Limit) -> String {
 
 /// `8 GPUs, 96 CPUs, 1TiB`.
 pub fn resources(amount: &Resources) -> String {
-    let mut said = vec![count(amount.gpus, "GPU"), count(amount.cpus, "CPU")];
+    let mut said = vec![GpuMilli(amount.all_gpus_milli()).words(), count(amount.cpus, "CPU")];
     if amount.memory_bytes > 0 {
         said.push(HumanBytes(amount.memory_bytes).to_string());
     }

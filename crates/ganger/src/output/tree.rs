@@ -1,6 +1,7 @@
 //! The cluster, drawn: spines, leaves and nodes with one letter per GPU, so that one look tells who is where.
 use super::Look;
-use super::text::{bold, columns, state};
+use super::text::{bold, columns, count, state};
+use ganger_core::model::amounts::GpuMilli;
 use ganger_core::model::wire::api::{JobView, NodeView};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,8 +26,8 @@ pub fn cluster(nodes: &[NodeView], jobs: &[JobView], look: &Look) -> String {
         let _ = writeln!(out, "{}", bold(spine, look.colour));
         for (i, (leaf, nodes)) in leaves.iter().enumerate() {
             let (branch, rail) = if i + 1 == leaves.len() { ("└─", "  ") } else { ("├─", "│ ") };
-            let (used, all) = nodes.iter().fold((0, 0), |(u, a), n| (u + n.used.gpus, a + n.capacity.gpus));
-            let _ = writeln!(out, "{branch} {leaf}  {used}/{all} GPUs");
+            let (used, all) = nodes.iter().fold((0, 0), |(u, a), n| (u + n.used.all_gpus_milli(), a + n.capacity.gpus));
+            let _ = writeln!(out, "{branch} {leaf}  {}/{}", GpuMilli(used), count(all, "GPU"));
             for (j, node) in nodes.iter().enumerate() {
                 let twig = if j + 1 == nodes.len() { "└─" } else { "├─" };
                 let gpus = gpus(node, &letters);
@@ -71,7 +72,7 @@ fn legend(letters: &BTreeMap<u64, char>, jobs: &[JobView]) -> String {
         let name = job.map(|job| format!(" {} ({}, {})", job.name, job.priority, job.state)).unwrap_or_default();
         let _ = writeln!(out, "{letter}  job {id}{name}");
     }
-    out.push_str(".  free   +  promised   small letter  leaving   x  sick\n");
+    out.push_str(".  free   +  promised   small letter  leaving   %  in parts   x  sick\n");
     out
 }
 

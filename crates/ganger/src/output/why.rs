@@ -3,7 +3,7 @@ use super::Look;
 use super::text::{bold, columns, count, hang, paint, state};
 use super::time::{age, relative};
 use comfy_table::Color;
-use ganger_core::model::wire::api::{Gate, Why};
+use ganger_core::model::wire::api::{Fact, Gate, Why};
 
 const INDENT: usize = 12;
 
@@ -11,7 +11,7 @@ pub fn page(why: &Why, look: &Look) -> String {
     let mut out = head(why, look);
     out.push_str(&format!("\n{}", hang("", 0, &why.summary, 2, look.width)));
     if why.reason.is_none() && why.gates.is_empty() {
-        return out;
+        return out + &facts(&why.facts, look);
     }
     out.push('\n');
     out.push_str(&order(why, look));
@@ -32,6 +32,17 @@ fn head(why: &Why, look: &Look) -> String {
         }
     }
     line + "\n"
+}
+
+/// What is known of the stay of one that runs.
+fn facts(facts: &[Fact], look: &Look) -> String {
+    let line = |fact: &Fact| {
+        let mut about = fact.about.clone();
+        about.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
+        hang(&about, columns(&about), &fact.text, INDENT, look.width)
+    };
+    let lines: String = facts.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 fn order(why: &Why, look: &Look) -> String {
@@ -93,10 +104,21 @@ fn outlook(why: &Why, look: &Look) -> String {
         line(if i == 0 { "Start now" } else { "" }, &format!("• {change}"));
     }
     if !why.satisfiable {
-        let never = count(why.nodes_total.into(), "node");
-        line("Ever", &format!("not even an empty healthy cluster of these {never} holds it: change the job"));
+        line("Ever", &never(why));
     }
     out
+}
+
+/// Machines that are too small are one thing, what is allowed another.
+fn never(why: &Why) -> String {
+    let gate = why.gates.iter().find(|gate| gate.gate == "satisfiable" && !gate.passed);
+    match gate.filter(|gate| !gate.text.starts_with("not even")) {
+        Some(gate) => format!("no waiting helps: {}; change the job, or ask for another limit", gate.text),
+        None => {
+            let nodes = count(why.nodes_total.into(), "node");
+            format!("not even an empty healthy cluster of {nodes} like these holds it: change the job")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -123,8 +145,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_of_a_stay_follows_in_a_column() {
+        let fact = |about: &str, text: &str| Fact { about: about.into(), text: text.into() };
+        let why = Why {
+            reason: None,
+            gates: vec![],
+            summary: "running as attempt 2 with 4 workers".into(),
+            facts: vec![
+                fact(
+                    "until",
+                    "at most 2026-11-30T11:00:00Z (time limit 2h), 2026-11-30T12:00:00Z (maintenance of n3 begins, told at 2026-11-30T11:57:00Z)",
+                ),
+                fact("goes on", "with 8 workers on n0, n1, kept for it until 2026-11-30T09:10:00Z"),
+            ],
+            state: ganger_core::model::job::JobState::Running,
+            ..samples::why()
+        };
+        insta::assert_snapshot!("why-running", page(&why, &samples::look()));
+    }
+
+    #[test]
     fn what_can_never_run_says_so() {
         let page = page(&Why { satisfiable: false, ..samples::why() }, &samples::look());
-        assert!(page.contains("not even an empty healthy cluster"), "{page}");
+        assert!(page.contains("not even an empty healthy cluster of 16 nodes like these"), "{page}");
+        let gate = Gate { gate: "satisfiable".into(), passed: false, text: "queue lab may hold 8 GPUs at most".into() };
+        let forbidden = super::page(&Why { satisfiable: false, gates: vec![gate], ..samples::why() }, &samples::look());
+        assert!(forbidden.contains("no waiting helps: queue lab may hold 8 GPUs at most;"), "{forbidden}");
     }
 }

@@ -2,6 +2,7 @@
 use super::{App, Problem};
 use crate::cycle::View;
 use ganger_core::model::ids::JobId;
+use ganger_core::model::queue::Queue;
 use ganger_core::model::{Job, Node};
 use std::sync::Arc;
 
@@ -70,6 +71,11 @@ pub fn node<'a>(view: &'a View, name: &str) -> Result<&'a Arc<Node>, Problem> {
     let id = view.cluster.node_names.get(name);
     let missing = || Problem::not_found(format!("there is no node {name:?}; `ganger nodes` lists them"));
     id.and_then(|id| view.cluster.nodes.get(id.index())).ok_or_else(missing)
+}
+
+pub fn queue<'a>(view: &'a View, path: &str) -> Result<&'a Queue, Problem> {
+    let missing = || Problem::not_found(format!("there is no queue {path:?}; `ganger queues` lists them"));
+    view.cluster.queues.get(path).ok_or_else(missing)
 }
 
 async fn finished_named(app: &App, name: &str) -> Result<Option<Arc<Job>>, Problem> {

@@ -74,7 +74,7 @@ pub(super) async fn submit_job(
     let owner = allowed_owner(&app, &caller)?;
     if query.dry_run {
         let view = app.cycle.view();
-        let why = blocking(move || scheduler::dry_run(&view.cluster, &spec, view.cluster.now)).await?;
+        let why = blocking(move || scheduler::dry_run(&view.cluster, &spec, owner, view.cluster.now)).await?;
         return Ok(Json(why).into_response());
     }
     let applied = app.cycle.apply(Input::Submit { spec, owner }).await?;
@@ -148,7 +148,7 @@ pub(super) async fn list_jobs(
     let states = "pending, starting, running, stopping, done, failed, cancelled";
     let unknown = || Problem::unprocessable("state", format!("the state is not one of {states}"));
     let state = query.state.as_deref().map(|text| JobState::parse(text).ok_or_else(unknown)).transpose()?;
-    let view = app.cycle.view();
+    let (view, asked_queue) = (app.cycle.view(), query.queue.clone());
     let wanted = |job: &Job| {
         state.is_none_or(|state| job.state == state)
             && query.queue.as_ref().is_none_or(|queue| job.spec.queue == *queue)
@@ -169,6 +169,10 @@ pub(super) async fn list_jobs(
         // A job that ended since the view was taken is in both; what the store says is newer.
         jobs.retain(|job| finished.iter().all(|ended| ended.id.0 != job.id));
         jobs.extend(finished.iter().map(|job| views::job_view(job, &view.cluster)));
+    }
+    // A queue may be gone while its old jobs are still on record.
+    if let Some(queue) = asked_queue.filter(|_| jobs.is_empty()) {
+        find::queue(&view, &queue)?;
     }
     jobs.sort_by_key(|job| job.id);
     Ok(Json(jobs))
@@ -356,6 +360,7 @@ fn why_ended(job: &Job, view: &View) -> Why {
         reason: None,
         slurm_reason: None,
         summary: format!("{} is {}{note}", job.spec.name, job.state),
+        facts: Vec::new(),
         position: None,
         ahead: Vec::new(),
         gates: Vec::new(),

@@ -1,5 +1,5 @@
 //! The cluster at a glance (`top`), and what was charged to whom (`usage`). Sums of what the state holds, and no more.
-use super::{App, views};
+use super::{App, Problem, find, views};
 use crate::auth::Caller;
 use crate::cycle::View;
 use axum::Json;
@@ -11,6 +11,7 @@ use ganger_core::model::job::{Job, JobState};
 use ganger_core::model::node::{Device, Node};
 use ganger_core::model::queue::Queue;
 use ganger_core::model::time::rfc3339;
+use ganger_core::model::whole::is_inside;
 use ganger_core::model::wire::api::{
     ApiError, BudgetView, GpuStates, LeafView, PendingView, TopView, UplinkView, UsageView,
 };
@@ -39,18 +40,24 @@ pub(super) async fn get_usage(
     State(app): State<App>,
     _caller: Caller,
     Query(query): Query<UsageQuery>,
-) -> Json<Vec<UsageView>> {
+) -> Result<Json<Vec<UsageView>>, Problem> {
     let view = app.cycle.view();
     // Not the time of the state, which stands still while nothing happens.
     let now = Time(unix_ms());
-    let below = |queue: &Queue| {
-        let rest = query.queue.as_ref().map(|asked| queue.path.strip_prefix(asked.as_str()));
-        rest.is_none_or(|rest| rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
-    };
+    if let Some(queue) = &query.queue {
+        find::queue(&view, queue)?;
+    }
+    let below = |queue: &Queue| query.queue.as_ref().is_none_or(|asked| is_inside(&queue.path, asked));
     let queues = view.cluster.queues.values().filter(|queue| below(queue));
     let lines = queues.flat_map(|queue| usage(queue, now, view.cluster.policy.usage_half_life));
     let of_user = |line: &UsageView| query.user.is_none() || line.user == query.user;
-    Json(lines.filter(of_user).collect())
+    let lines: Vec<UsageView> = lines.filter(of_user).collect();
+    match &query.user {
+        Some(user) if lines.is_empty() => Err(Problem::not_found(format!(
+            "no budget has a part for user {user:?} that was used: usage is kept by user only where a budget says per_user"
+        ))),
+        _ => Ok(Json(lines)),
+    }
 }
 
 /// The queue itself, then each user with a part of its budget.
@@ -106,6 +113,7 @@ fn top(view: &View) -> TopView {
 
 fn count(gpus: &mut GpuStates, node: &Node, now: Time) {
     let takes_work = node.accepts(false, now);
+    gpus.split_held_milli += node.used().gpu_milli;
     for device in &node.devices {
         let state = match device {
             Device::Used(_) => &mut gpus.used,
@@ -130,6 +138,7 @@ fn leaves(cluster: &Cluster, now: Time) -> Vec<LeafView> {
         view.nodes_ready += u32::from(node.accepts(false, now));
         view.gpus += node.capacity().all_gpus();
         view.gpus_used += node.used().all_gpus();
+        view.gpu_milli_used += node.used().all_gpus_milli();
     }
     by_leaf.into_values().collect()
 }
@@ -139,16 +148,17 @@ fn empty_leaf(cluster: &Cluster, id: LeafId, load: Option<&Load>) -> LeafView {
     let uplink =
         load.map(|load| UplinkView { capacity_bps: load.capacity_bps, asked_bps: load.asked_bps, gangs: load.gangs });
     let (leaf, spine) = (leaf.name.clone(), cluster.fabric.spines[leaf.spine.0 as usize].clone());
-    LeafView { leaf, spine, nodes: 0, nodes_ready: 0, gpus: 0, gpus_used: 0, uplink }
+    LeafView { leaf, spine, nodes: 0, nodes_ready: 0, gpus: 0, gpus_used: 0, gpu_milli_used: 0, uplink }
 }
 
 /// By reason; tasks that are no jobs yet wait for what their array waits for.
 fn pending(cluster: &Cluster) -> Vec<PendingView> {
-    let mut sums: BTreeMap<Option<Reason>, (u64, u64)> = BTreeMap::new();
+    let mut sums: BTreeMap<Option<Reason>, (u64, u64, u64)> = BTreeMap::new();
     let mut add = |reason: Option<Reason>, jobs: u64, job: &Job| {
         let sum = sums.entry(reason).or_default();
         sum.0 += jobs;
         sum.1 = sum.1.saturating_add(job.spec.total().all_gpus().saturating_mul(jobs));
+        sum.2 = sum.2.saturating_add(job.spec.total().all_gpus_milli().saturating_mul(jobs));
     };
     for job in cluster.jobs.values().filter(|job| job.state == JobState::Pending) {
         let blocker = cluster.blocked.get(&job.id).map(|blocker| blocker.reason());
@@ -159,8 +169,9 @@ fn pending(cluster: &Cluster) -> Vec<PendingView> {
         add(Some(cluster.array_waits_for(array).0), Cluster::unmade_in(array) - held, array);
         add(Some(Reason::Held), held, array);
     }
-    let views = sums.into_iter().filter(|(_, (jobs, _))| *jobs > 0);
-    let mut views: Vec<PendingView> = views.map(|(reason, (jobs, gpus))| PendingView { reason, jobs, gpus }).collect();
+    let views = sums.into_iter().filter(|(_, (jobs, ..))| *jobs > 0);
+    let view = |(reason, (jobs, gpus, gpu_milli))| PendingView { reason, jobs, gpus, gpu_milli };
+    let mut views: Vec<PendingView> = views.map(view).collect();
     views.sort_by_key(|view| Reverse(view.jobs));
     views
 }

@@ -82,6 +82,7 @@ impl From<Refusal> for Problem {
             Refusal::BadSpec { field, .. } => Problem::unprocessable(&field.clone(), refusal),
             Refusal::BadQueue { .. } => Problem::unprocessable("queues", refusal),
             Refusal::BadMaintenance { .. } => Problem::conflict("bad_maintenance", refusal),
+            Refusal::QueueInUse { .. } | Refusal::NodeNeeded { .. } => Problem::conflict("in_use", refusal),
             Refusal::NodeInUse { .. } => Problem::conflict("in_use", refusal),
             Refusal::NoSuchNode { .. } => Problem::not_found(refusal),
             Refusal::BadNode { .. } => Problem::unprocessable("node", refusal),

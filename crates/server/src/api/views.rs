@@ -2,10 +2,11 @@
 use super::arrays;
 use crate::cycle::View;
 use crate::store::NumberedEvent;
-use ganger_core::model::amounts::Resources;
+use ganger_core::model::amounts::{Resources, count};
 use ganger_core::model::decision::Reason;
+use ganger_core::model::doubts;
 use ganger_core::model::ids::{JobId, NodeId};
-use ganger_core::model::job::{Attempt, Checkpoint, Job, JobState, Worker, WorkerPhase};
+use ganger_core::model::job::{Attempt, Checkpoint, Job, JobState, Launcher, Worker, WorkerPhase};
 use ganger_core::model::node::{Device, HealthState, Maintenance, Node};
 use ganger_core::model::queue::{Queue, ancestry};
 use ganger_core::model::time::rfc3339;
@@ -17,6 +18,7 @@ use ganger_core::model::wire::api::{
 use ganger_core::model::{Cluster, Time};
 use ganger_core::scheduler::fragment::fragmentation;
 use ganger_runtime::clock::unix_ms;
+use std::collections::BTreeMap;
 
 pub fn job_view(job: &Job, cluster: &Cluster) -> JobView {
     let view = plain_view(job, cluster);
@@ -40,6 +42,7 @@ fn plain_view(job: &Job, cluster: &Cluster) -> JobView {
     // An elastic gang may run with fewer than it wants.
     let placed = job.attempt.as_ref().map(|attempt| (attempt.workers.len() as u32).saturating_sub(attempt.given_up));
     let workers = placed.unwrap_or(job.spec.gang.workers);
+    let asks = job.spec.shape.resources().times(workers.into());
     JobView {
         id: job.id.0,
         name: job.spec.name.clone(),
@@ -49,7 +52,8 @@ fn plain_view(job: &Job, cluster: &Cluster) -> JobView {
         state: job.state,
         state_since: rfc3339(job.state_since),
         workers,
-        gpus: job.spec.shape.resources().times(workers.into()).all_gpus(),
+        gpus: asks.all_gpus(),
+        gpu_milli: asks.all_gpus_milli(),
         nodes: job.attempt.as_ref().map(|a| node_names(&a.nodes(), cluster)).unwrap_or_default(),
         attempt: job.attempts.0,
         evictions: job.evictions,
@@ -66,10 +70,13 @@ fn plain_view(job: &Job, cluster: &Cluster) -> JobView {
 
 /// `sites`: the nodes of the last attempt in rank order, for a job that has ended.
 pub fn job_detail(job: &Job, cluster: &Cluster, events: Vec<EventView>, sites: &[NodeId]) -> JobDetail {
-    let ranks = match &job.attempt {
+    let mut ranks: Vec<RankView> = match &job.attempt {
         Some(attempt) => attempt.workers.iter().map(|worker| rank_view(worker, cluster)).collect(),
         None => (0u32..).zip(sites).map(|(rank, node)| past_rank_view(rank, *node, cluster)).collect(),
     };
+    if job.spec.run.launcher != Launcher::Ranks {
+        share_logs(&mut ranks);
+    }
     JobDetail {
         view: job_view(job, cluster),
         resources_per_worker: job.spec.shape.resources(),
@@ -123,13 +130,33 @@ fn rank_view(worker: &Worker, cluster: &Cluster) -> RankView {
         nics: nics.map(|nic| nic.name.clone()).collect(),
         phase: phase.to_string(),
         exit,
+        log_of: None,
+    }
+}
+
+/// One launcher a node runs its ranks: the first of them stands for its log.
+fn share_logs(ranks: &mut [RankView]) {
+    let mut first: BTreeMap<String, u32> = BTreeMap::new();
+    for rank in ranks {
+        let lead = *first.entry(rank.node.clone()).or_insert(rank.rank);
+        rank.log_of = Some(lead).filter(|lead| *lead != rank.rank);
     }
 }
 
 fn past_rank_view(rank: u32, node: NodeId, cluster: &Cluster) -> RankView {
     let node = node_names(&[node], cluster).pop().unwrap_or_default();
     let phase = "ended".to_string();
-    RankView { rank, node, gpus: Vec::new(), slice: None, cpus: String::new(), nics: Vec::new(), phase, exit: None }
+    RankView {
+        rank,
+        node,
+        gpus: Vec::new(),
+        slice: None,
+        cpus: String::new(),
+        nics: Vec::new(),
+        phase,
+        exit: None,
+        log_of: None,
+    }
 }
 
 fn maintenance_view(one: &Maintenance) -> MaintenanceView {
@@ -144,7 +171,10 @@ pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
     let (since, cause) = match node.cooldown_until {
         until if until > cluster.now && node.health.state == HealthState::Ready => {
             let refused = node.refusals.len();
-            (until - cluster.policy.cooldown, format!("{refused} refused starts; open again at {}", rfc3339(until)))
+            (
+                until - cluster.policy.cooldown,
+                format!("{}; open again at {}", count(refused as u64, "refused start"), rfc3339(until)),
+            )
         }
         _ => (node.health.since, node.health.cause.clone()),
     };
@@ -165,10 +195,17 @@ pub fn node_view(node: &Node, cluster: &Cluster) -> NodeView {
         used: node.used(),
         devices: node.devices.iter().map(device_letter).collect(),
         owners: node.devices.iter().enumerate().filter_map(owner).collect(),
+        held_milli: held_milli(node),
         last_heard: rfc3339(node.last_heard),
         maintenance: node.maintenance.iter().map(maintenance_view).collect(),
         jobs,
     }
+}
+
+fn held_milli(node: &Node) -> BTreeMap<u8, u64> {
+    let mut held = BTreeMap::new();
+    node.held_slices().for_each(|slice| *held.entry(slice.gpu).or_default() += u64::from(slice.milli));
+    held
 }
 
 fn node_state(node: &Node, now: Time) -> String {
@@ -195,8 +232,12 @@ fn device_letter(device: &Device) -> char {
 pub fn queue_views(cluster: &Cluster) -> Vec<QueueView> {
     let now = Time(unix_ms());
     let kept = [cluster.kept_nodes(cluster.holds(), now), cluster.kept_nodes(std::iter::empty(), now)];
-    let view = |queue| QueueView { whole_nodes: whole_nodes(queue, &kept), ..queue_view(cluster, queue, now) };
-    let mut views: std::collections::BTreeMap<&str, QueueView> =
+    let view = |queue| {
+        let whole_nodes = whole_nodes(queue, &kept);
+        let warnings = doubts::of_queue(cluster, queue, whole_nodes.as_ref().map(|whole| whole.coverable));
+        QueueView { whole_nodes, warnings, ..queue_view(cluster, queue, now) }
+    };
+    let mut views: BTreeMap<&str, QueueView> =
         cluster.queues.iter().map(|(path, queue)| (path.as_str(), view(queue))).collect();
     for job in cluster.jobs.values() {
         for path in ancestry(&job.spec.queue) {
@@ -237,6 +278,7 @@ fn queue_view(cluster: &Cluster, queue: &Queue, now: Time) -> QueueView {
         whole_nodes: None,
         pending_jobs: 0,
         running_jobs: 0,
+        warnings: Vec::new(),
     }
 }
 
@@ -266,15 +308,16 @@ pub fn status(view: &View) -> Status {
     // Not the time of the state, which stands still while nothing happens.
     let now = Time(unix_ms());
     let count = |wanted: &[JobState]| cluster.jobs.values().filter(|job| wanted.contains(&job.state)).count() as u32;
-    let sum = |of: fn(&Node) -> Resources| cluster.listed_nodes().map(|node| of(node).all_gpus()).sum();
+    let sum = |of: fn(&Node) -> u64| cluster.listed_nodes().map(of).sum();
     Status {
         version: env!("CARGO_PKG_VERSION").to_string(),
         term: cluster.term,
         now: rfc3339(now),
         nodes: cluster.listed_nodes().count() as u32,
         nodes_ready: cluster.nodes.iter().filter(|node| node.accepts(false, now)).count() as u32,
-        gpus: sum(Node::capacity),
-        gpus_used: sum(Node::used),
+        gpus: sum(|node| node.capacity().all_gpus()),
+        gpus_used: sum(|node| node.used().all_gpus()),
+        gpu_milli_used: sum(|node| node.used().all_gpus_milli()),
         fragmented_millionths: fragmentation(cluster).millionths(),
         jobs_pending: count(&[JobState::Pending]).saturating_add(cluster.tasks_unmade() as u32),
         jobs_running: count(&[JobState::Starting, JobState::Running, JobState::Stopping]),

@@ -13,7 +13,7 @@ use dice::Dice;
 use ganger_core::lifecycle::{Input, Refusal};
 use ganger_core::model::decision::Reason;
 use ganger_core::model::ids::{AttemptNo, JobId, NodeId};
-use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Group, Job, JobSpec, JobState};
+use ganger_core::model::job::{Dependency, DependencyKind, EXIT_REQUEUE, Exit, Gang, Group, Job, JobSpec, JobState};
 use ganger_core::model::queue::ancestry;
 use ganger_core::model::report::Report;
 use ganger_core::model::time::{Span, Time};
@@ -321,9 +321,14 @@ impl Storm {
     fn resize(&mut self) {
         let elastic =
             self.world.cluster().jobs.values().filter(|job| job.spec.is_elastic() || job.resized_at.is_some());
-        let elastic: Vec<JobId> = elastic.map(|job| job.id).collect();
-        let Some(job) = self.sizes.pick(&elastic).copied() else { return };
-        let input = Input::Resize { job, workers: self.sizes.between(1, 8) as u32, by: OPERATOR.to_string() };
+        let elastic: Vec<(JobId, Gang)> = elastic.map(|job| (job.id, job.filed.unwrap_or(job.spec.gang))).collect();
+        let Some((job, gang)) = self.sizes.pick(&elastic).copied() else { return };
+        // Now and then a size that is none.
+        let workers = match self.sizes.between(1, 8) as u32 {
+            8 => 8,
+            nth => gang.size_below(nth % (gang.sizes_above(gang.least()) + 1)),
+        };
+        let input = Input::Resize { job, workers, by: OPERATOR.to_string() };
         self.world.note("statement", format!("{input:?}"));
         if let Err(why) = self.world.ask(input) {
             self.world.note("refused", why.to_string());

@@ -91,6 +91,9 @@ pub struct Job {
     /// When a person last asked for another size.
     #[serde(default)]
     pub resized_at: Option<Time>,
+    /// The gang of its file, since a person asked for another size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filed: Option<Gang>,
     /// Runs that failed by themselves.
     pub failures: u32,
     /// Starts in a row that nodes refused: when many nodes do, it is the job and not the nodes.
@@ -132,6 +135,7 @@ impl Job {
             evictions: 0,
             moves: 0,
             resized_at: None,
+            filed: None,
             failures: 0,
             refused: 0,
             started_at: None,

@@ -16,7 +16,8 @@
 //! | `GET nodes`, `GET nodes/{node}` | `[NodeView]`, [`NodeView`] |
 //! | `POST nodes/{node}/drain` ([`DrainRequest`] or nothing), `cordon`, `uncordon`, `recover`, `quarantine` ([`QuarantineRequest`]) | [`NodeView`] |
 //! | `GET queues` · `POST queues` ([`super::cluster::QueuesFile`]) | `[QueueView]` |
-//! | `POST cluster` ([`super::cluster::ClusterFile`]) | `{}` |
+//! | `DELETE queues/{queue}` | `[QueueView]` of those that are left |
+//! | `GET cluster` · `POST cluster` ([`super::cluster::ClusterFile`]) | the same file as it is now · [`ClusterApplied`] |
 //! | `GET usage?queue=&user=` · `GET top` | `[UsageView]` · [`TopView`] |
 //! | `GET events?job=&node=&since=&follow=` | `[EventView]`; with `follow` newline-delimited JSON, streamed |
 //! | `GET tokens`, `POST tokens` ([`TokenRequest`]), `DELETE tokens/{name}` | tokens; the secret is shown once |
@@ -55,6 +56,9 @@ pub struct JobView {
     pub workers: u32,
     /// With parts of GPUs, rounded up.
     pub gpus: u64,
+    /// The same exactly, in thousandths.
+    #[serde(default)]
+    pub gpu_milli: u64,
     /// Names of the nodes of the live attempt, in rank order.
     pub nodes: Vec<String>,
     pub attempt: u32,
@@ -162,6 +166,9 @@ pub struct RankView {
     pub phase: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit: Option<String>,
+    /// It has no log of its own: its launcher's, which runs all ranks of the node, is that of this rank.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub log_of: Option<u32>,
 }
 
 /// `ganger why`: every gate with numbers that add up to all nodes.
@@ -179,6 +186,9 @@ pub struct Why {
     pub slurm_reason: Option<String>,
     /// One sentence.
     pub summary: String,
+    /// Of a job that holds devices: what is known of its stay there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<Fact>,
     /// Place in the order of service, from 1, and who is ahead.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub position: Option<u32>,
@@ -196,8 +206,15 @@ pub struct Why {
     pub preemption: Option<String>,
     /// Changes, each tried out, that would start it now.
     pub would_start_now: Vec<String>,
-    /// Whether an empty healthy cluster would hold it.
+    /// Whether an empty healthy cluster would hold it, and limits and budgets allow it.
     pub satisfiable: bool,
+}
+
+/// `about` is a stable word: `gives up`, `until`, `size`, `goes on`, `promised`, `protected`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Fact {
+    pub about: String,
+    pub text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -236,10 +253,13 @@ pub struct NodeView {
     pub state: String,
     pub capacity: Resources,
     pub used: Resources,
-    /// One letter per GPU: `.` free, `C` claimed, `U` used, `D` draining, `X` sick.
+    /// One letter per GPU: `.` free, `C` claimed, `U` used, `D` draining, `P` in parts, `X` sick.
     pub devices: String,
     /// By GPU index: the job that owns it.
     pub owners: BTreeMap<u8, u64>,
+    /// By GPU index, of those in parts: what of it is held, in thousandths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held_milli: BTreeMap<u8, u64>,
     pub last_heard: String,
     pub jobs: Vec<u64>,
     /// What is planned or has begun, the next first.
@@ -265,6 +285,16 @@ pub struct QueueView {
     pub whole_nodes: Option<WholeNodesView>,
     pub pending_jobs: u32,
     pub running_jobs: u32,
+    /// What is odd about it and may come true later, such as a promise that no node could keep.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What is odd about a cluster file that was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ClusterApplied {
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// Whole nodes that are promised to a queue.
@@ -331,6 +361,9 @@ pub struct GpuStates {
     pub draining: u64,
     /// In parts.
     pub split: u64,
+    /// Of these so much is held, in thousandths of GPUs.
+    #[serde(default)]
+    pub split_held_milli: u64,
     pub sick: u64,
 }
 
@@ -342,6 +375,9 @@ pub struct LeafView {
     pub nodes_ready: u32,
     pub gpus: u64,
     pub gpus_used: u64,
+    /// In thousandths, with parts of GPUs.
+    #[serde(default)]
+    pub gpu_milli_used: u64,
     /// Where its capacity is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uplink: Option<UplinkView>,
@@ -362,6 +398,9 @@ pub struct PendingView {
     pub reason: Option<Reason>,
     pub jobs: u64,
     pub gpus: u64,
+    /// In thousandths, with parts of GPUs.
+    #[serde(default)]
+    pub gpu_milli: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -468,6 +507,9 @@ pub struct Status {
     pub nodes_ready: u32,
     pub gpus: u64,
     pub gpus_used: u64,
+    /// In thousandths, with parts of GPUs.
+    #[serde(default)]
+    pub gpu_milli_used: u64,
     /// What the shapes asked for lately cannot use of the free GPUs, in millionths of these.
     pub fragmented_millionths: u64,
     pub jobs_pending: u32,

@@ -2,7 +2,7 @@
 //!
 //! As with job files, everything is checked at once and features of later work are refused by name. `settings` holds scheduler settings by
 //! the names of [`crate::model::policy`].
-use super::job::{FieldError, Findings};
+use super::job::{Decimal, FieldError, Findings};
 use super::pool::PoolFile;
 use crate::model::amounts::{AmountError, Limit, parse_bandwidth, parse_bytes};
 use crate::model::budget::{Budget, Period};
@@ -63,10 +63,12 @@ fn said<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Resul
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetFile {
-    pub gpu_hours: i64,
+    #[schema(value_type = f64)]
+    pub gpu_hours: Decimal,
     /// What each user may spend of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_user: Option<i64>,
+    #[schema(value_type = Option<f64>)]
+    pub per_user: Option<Decimal>,
     /// `day`, `week` (from Monday on) or `month`, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per: Option<String>,
@@ -183,13 +185,32 @@ fn queue_policy(found: &mut Findings, field: &str, text: &str) -> QueuePolicy {
 }
 
 fn budget(found: &mut Findings, field: &str, file: &BudgetFile) -> Budget {
-    let hours = found.count(&format!("{field}.gpu_hours"), Some(file.gpu_hours), 0, 0, 1_000_000_000);
+    let gpu_ms = gpu_hours(found, &format!("{field}.gpu_hours"), &file.gpu_hours);
     let periods = "day, week, month";
     let per = found.word(&format!("{field}.per"), file.per.as_deref(), Period::parse, periods).unwrap_or_default();
-    let part = file.per_user.map(|part| found.count(&format!("{field}.per_user"), Some(part), 0, 0, 1_000_000_000));
-    let gpu_ms = |hours: u32| u64::from(hours) * Span::hours(1).0;
-    Budget { gpu_ms: gpu_ms(hours), per, user_gpu_ms: part.map(gpu_ms) }
+    let part = format!("{field}.per_user");
+    let user_gpu_ms = file.per_user.as_ref().map(|hours| gpu_hours(found, &part, hours));
+    if user_gpu_ms.is_some_and(|user| user > gpu_ms) {
+        found.add(part, "it is more than the budget of all", "give each user at most gpu_hours, or leave it out");
+    }
+    Budget { gpu_ms, per, user_gpu_ms }
 }
+
+/// Hours that run down to nothing at once would keep everybody out: for that there is `limit: {gpus: 0}`.
+fn gpu_hours(found: &mut Findings, field: &str, hours: &Decimal) -> u64 {
+    let most = MOST_GPU_HOURS * 1_000;
+    let read = hours.large_thousandths().filter(|milli| (1..=most).contains(milli));
+    if read.is_none() {
+        let problem = format!("{:?} is no number of GPU-hours", hours.0);
+        let fix = format!(
+            "write it like 1000 or 0.5: above 0, at most {MOST_GPU_HOURS}, three decimals; limit: {{gpus: 0}} keeps all out"
+        );
+        found.add(field, problem, &fix);
+    }
+    read.unwrap_or(1) * (Span::hours(1).0 / 1_000)
+}
+
+const MOST_GPU_HOURS: u64 = 1_000_000_000;
 
 type ReadAmount = fn(&str) -> Result<u64, AmountError>;
 
@@ -371,6 +392,9 @@ mod tests {
         .unwrap();
         assert_eq!((specs[0].weight, specs[0].guarantee.unwrap().gpus, specs[0].limit), (Some(3), Some(16), None));
         assert_eq!((specs[1].weight, specs[1].limit.unwrap().memory_bytes), (None, Some(2 << 40)));
+        let half = queues(json!({"queues": [{"name": "a", "budget": {"gpu_hours": 12.5, "per_user": "0.125"}}]}));
+        let half = half.unwrap()[0].budget.unwrap();
+        assert_eq!((half.gpu_ms, half.user_gpu_ms), (45_000_000, Some(450_000)));
         let specs = queues(json!({"queues": [
             {"name": "a", "whole_nodes": {"nodes": 4, "gpus": 8, "gpu_model": "h100"}},
             {"name": "b", "whole_nodes": null}, {"name": "c"}]}));
@@ -390,6 +414,11 @@ mod tests {
             ("queues[0].limit.memory", json!([{"name": "a", "limit": {"memory": "lots"}}])),
             ("queues[0].guarantee.gpus", json!([{"name": "a", "guarantee": {"gpus": 9}, "limit": {"gpus": 8}}])),
             ("queues[0].budget.gpu_hours", json!([{"name": "a", "budget": {"gpu_hours": -1}}])),
+            ("queues[0].budget.gpu_hours", json!([{"name": "a", "budget": {"gpu_hours": 0}}])),
+            ("queues[0].budget.gpu_hours", json!([{"name": "a", "budget": {"gpu_hours": 0.00001}}])),
+            ("queues[0].budget.gpu_hours", json!([{"name": "a", "budget": {"gpu_hours": "many"}}])),
+            ("queues[0].budget.per_user", json!([{"name": "a", "budget": {"gpu_hours": 1, "per_user": 0}}])),
+            ("queues[0].budget.per_user", json!([{"name": "a", "budget": {"gpu_hours": 1, "per_user": 1.5}}])),
             ("queues[0].budget.per", json!([{"name": "a", "budget": {"gpu_hours": 1, "per": "year"}}])),
             ("queues[0].policy", json!([{"name": "a", "policy": "lottery"}])),
             ("queues[0].whole_nodes.nodes", json!([{"name": "a", "whole_nodes": {"nodes": 0, "gpus": 8}}])),

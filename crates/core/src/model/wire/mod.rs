@@ -6,3 +6,4 @@ pub mod cluster;
 pub mod job;
 pub mod pool;
 pub mod sbatch;
+pub mod shape;

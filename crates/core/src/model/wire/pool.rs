@@ -1,6 +1,6 @@
 //! Pools in the cluster file: named nodes, and how they are lent if they are kept for their own jobs.
 use super::cluster::NAME_FIX;
-use super::job::{Findings, is_label, is_queue_path};
+use super::job::{Findings, is_label, is_queue_path, one_or_more};
 use crate::model::cluster::NodePlacement;
 use crate::model::job::Priority;
 use crate::model::pool::{LendTime, Lending};
@@ -34,13 +34,13 @@ pub enum LendFile {
 #[serde(deny_unknown_fields)]
 pub struct LendRules {
     /// Weekly windows, such as `20:00-08:00` or `Mon-Fri 20:00-08:00 Europe/Berlin`; none: at any time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "one_or_more", skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<String>,
     /// Only to jobs of these queues and of those below them; none: to all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "one_or_more", skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
     /// Only to jobs of these classes, `P0` to `P3`; none: to all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "one_or_more", skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
 }
 

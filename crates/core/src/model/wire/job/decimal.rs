@@ -3,19 +3,24 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Decimal(pub String);
 
 impl Decimal {
     /// In thousandths; `None`: it is no number, or has more than three decimals.
     pub fn thousandths(&self) -> Option<u32> {
+        u32::try_from(self.large_thousandths()?).ok()
+    }
+
+    /// As [`Decimal::thousandths`], of larger numbers.
+    pub fn large_thousandths(&self) -> Option<u64> {
         let (whole, part) = self.0.split_once('.').unwrap_or((&self.0, ""));
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         if whole.is_empty() || part.len() > 3 || !digits(whole) || !digits(part) {
             return None;
         }
-        let whole: u32 = whole.parse().ok()?;
-        let part: u32 = format!("{part:0<3}").parse().ok()?;
+        let whole: u64 = whole.parse().ok()?;
+        let part: u64 = format!("{part:0<3}").parse().ok()?;
         whole.checked_mul(1_000)?.checked_add(part)
     }
 }

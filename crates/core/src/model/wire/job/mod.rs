@@ -11,6 +11,7 @@
 mod check;
 mod decimal;
 mod parts;
+mod some;
 mod spec;
 mod words;
 
@@ -24,6 +25,7 @@ use utoipa::ToSchema;
 
 pub use check::Findings;
 pub use decimal::Decimal;
+pub use some::one_or_more;
 pub(crate) use words::{is_label, is_queue_path};
 pub use words::{parse_rfc3339, parse_signal};
 
@@ -84,7 +86,7 @@ pub struct JobFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<i64>,
     /// Jobs to wait for, by id or name: `12` or `afterok:12`, `afternotok:prep`, `afterany:prep`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "one_or_more", skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// Not started before this moment, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +95,7 @@ pub struct JobFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
     /// It runs only in these weekly windows, such as `Mon-Fri 22:00-06:00 Europe/Berlin`; UTC where no zone is named.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "one_or_more", skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<String>,
     /// Absolute by the time that it reaches the server; the command line sends the directory it was called in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
