@@ -2,12 +2,12 @@
 //! command or terminal beside the rank. It looks into none of the bytes.
 use crate::keepers::{Door, Keepers};
 use ganger_core::model::wire::agent::{StreamAsk, StreamKind};
-use ganger_runtime::http::{Client, Duplex};
+use ganger_runtime::http::{Client, Duplex, join_streams};
 use std::io::SeekFrom;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt, copy, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::sync::watch;
 
 /// Between two looks at a log that is being followed.
@@ -116,26 +116,21 @@ async fn open(log: &Path, follow: bool, ended: &watch::Receiver<bool>) -> std::i
 }
 
 /// Passes frames on, both ways, until the keeper has said how it ended or the user is gone.
-async fn join(connection: Duplex, keepers: &dyn Keepers, dir: Option<&Path>, door: Door) -> std::io::Result<()> {
-    let (mut from_user, mut to_user) = split(connection);
+async fn join(mut user: Duplex, keepers: &dyn Keepers, dir: Option<&Path>, door: Door) -> std::io::Result<()> {
     let opened = match dir {
         Some(dir) => keepers.open(dir, door).await.map_err(|error| error.to_string()),
         None => Err("the worker does not run on this node".to_string()),
     };
-    let stream = match opened {
-        Ok(stream) => stream,
-        Err(why) => {
-            to_user.write_all(&refusal(why)).await?;
-            return to_user.shutdown().await;
+    match opened {
+        Ok(stream) => {
+            let (from_keeper, to_keeper) = stream.into_raw();
+            join_streams(user, from_keeper, to_keeper).await
         }
-    };
-    let (mut from_keeper, mut to_keeper) = stream.into_raw();
-    tokio::select! {
-        sent = copy(&mut from_keeper, &mut to_user) => sent.map(drop)?,
-        // The user's end of input is a frame; that the connection ends says that the user is gone.
-        gone = copy(&mut from_user, &mut to_keeper) => gone.map(drop)?,
+        Err(why) => {
+            user.write_all(&refusal(why)).await?;
+            user.shutdown().await
+        }
     }
-    to_user.shutdown().await
 }
 
 /// The frame by which a keeper would say that the command never ran.

@@ -146,3 +146,29 @@ fn a_storm_follows_from_its_seed() {
 fn long_storms_break_no_rule() {
     storms((1_000..1_500).chain(11_000..11_500).chain(21_000..21_500), 400);
 }
+
+/// A claim of this decision was taken for free though a start beside it had taken the part of a GPU that it needs.
+#[test]
+fn nobody_starts_on_a_part_that_starts_beside_it_take() {
+    storms([1185], 400);
+}
+
+/// A gate closed for who had just claimed, by a reserved start of its queue or by who was told to leave, and the claim stood;
+/// and a limit that its queue was over kept one waiting who asked for nothing of it.
+#[test]
+fn a_claim_of_a_decision_stands_no_longer_than_one_in_flight() {
+    storms([1259, 1333], 400);
+}
+
+/// Of two victims the one with the shorter grace was taken to leave as late as the other.
+#[test]
+fn each_victim_is_gone_when_its_own_grace_is_over() {
+    storms([1323], 400);
+}
+
+/// A start put its queue beyond its guarantee by the memory of its GPUs, which it had not asked for, and was in the way of
+/// somebody who would have fitted on what others were leaving: the next decision stopped it.
+#[test]
+fn who_could_be_stopped_at_once_waits_for_those_who_leave_with_the_one_ahead() {
+    storms([1330], 400);
+}

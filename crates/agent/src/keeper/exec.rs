@@ -1,7 +1,7 @@
 //! A further command inside a worker's environment (`exec`), and the terminals that it or the worker may have.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -15,6 +15,7 @@ use rustix::termios::Winsize;
 
 use super::child::{Child, Streams};
 use super::frame::{self, Frame, FrameKind};
+use super::log::read_to_the_last;
 use super::protocol::ExecExit;
 use super::shim::{Order, Report};
 use super::{KeeperError, proc};
@@ -131,7 +132,7 @@ pub(crate) fn push_exit(out: &mut Vec<u8>, exit: &ExecExit) {
 fn copy_out(kind: FrameKind, file: &mut File, out: &mut Vec<u8>, limit: usize) -> bool {
     let mut buffer = [0; 16 << 10];
     while out.len() < limit {
-        match file.read(&mut buffer) {
+        match read_to_the_last(file, &mut buffer) {
             Ok(0) => return false,
             Ok(count) => frame::push(out, kind, &buffer[..count]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return true,

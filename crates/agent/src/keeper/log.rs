@@ -103,7 +103,7 @@ impl Shared {
         let mut buffer = vec![0; 64 << 10];
         let mut finishing = false;
         loop {
-            match source.read(&mut buffer) {
+            match read_to_the_last(&mut source, &mut buffer) {
                 Ok(0) => break,
                 Ok(count) => self.keep(&mut file, &buffer[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -145,5 +145,44 @@ impl Shared {
 
     fn wake_keeper(&self) {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// Reads as `read` does, but takes the end of a terminal for one only when it is said twice: the kernel looks for
+/// output before it looks whether the last user of the terminal has gone, so what was written between these two looks
+/// is there although the answer was EIO.
+pub(crate) fn read_to_the_last(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    match source.read(buffer) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => source.read(buffer),
+        read => read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal whose user wrote and went between the kernel's two looks.
+    struct Overtaken(VecDeque<std::io::Result<&'static [u8]>>);
+
+    impl Read for Overtaken {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let bytes = self.0.pop_front().unwrap_or_else(|| Err(gone()))?;
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            Ok(bytes.len())
+        }
+    }
+
+    fn gone() -> std::io::Error {
+        rustix::io::Errno::IO.into()
+    }
+
+    #[test]
+    fn the_last_words_on_a_terminal_are_read_though_its_end_is_told_before_them() {
+        let mut source = Overtaken([Err(gone()), Ok(&b"last words"[..])].into());
+        let mut buffer = [0; 64];
+        let count = read_to_the_last(&mut source, &mut buffer).unwrap();
+        assert_eq!(&buffer[..count], b"last words");
+        assert!(read_to_the_last(&mut source, &mut buffer).is_err(), "said twice, it is the end");
     }
 }

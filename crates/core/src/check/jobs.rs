@@ -201,13 +201,17 @@ pub fn queues(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
             *sum = sum.plus(held);
         }
     }
-    // Whether what starts there at this moment has GPUs.
-    let mut started: BTreeMap<&str, bool> = BTreeMap::new();
+    // What starts there at this moment, and whether it has GPUs.
+    let mut started: BTreeMap<&str, (Resources, bool)> = BTreeMap::new();
     let starts = |job: &&Job| job.attempt.as_ref().is_some_and(|attempt| attempt.placed_at == cluster.now);
     for job in jobs.iter().filter_map(|id| cluster.job(*id)).filter(starts) {
         let counts = job.spec.total().all_gpus_milli() > 0
             && job.attempt.as_ref().is_some_and(|attempt| attempt.stopping().is_none());
-        ancestry(&job.spec.queue).for_each(|path| *started.entry(path).or_default() |= counts);
+        let held = job.holds();
+        for path in ancestry(&job.spec.queue) {
+            let (sum, with_gpus) = started.entry(path).or_default();
+            (*sum, *with_gpus) = (sum.plus(held), *with_gpus || counts);
+        }
     }
     for (path, queue) in &cluster.queues {
         let sum = used.get(path.as_str()).copied().unwrap_or_default();
@@ -217,17 +221,17 @@ pub fn queues(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
         if queue.budget.is_some_and(|budget| budget.user_gpu_ms.is_some()) {
             accounts(cluster, queue, found);
         }
-        let starts = started.get(path.as_str()).copied();
-        if let Some((resource, value, limit)) = queue.limit.exceeded_by(sum) {
-            found.unless(starts.is_none(), 6, || {
+        let (starting, with_gpus) = started.get(path.as_str()).copied().unwrap_or_default();
+        let exceeded = queue.limit.exceeded_by(sum, starting);
+        found.unless(exceeded.is_none(), 6, || match exceeded {
+            Some((resource, value, limit)) => {
                 format!("a start brings queue {path} to {value} {resource}, limit {limit}")
-            });
-        }
-        found.unless(
-            !(starts == Some(true) && queue.purse().is_some_and(|purse| purse.is_spent(cluster.now))),
-            6,
-            || format!("a job with GPUs starts in queue {path}, whose budget is spent"),
-        );
+            }
+            None => String::new(),
+        });
+        found.unless(!(with_gpus && queue.purse().is_some_and(|purse| purse.is_spent(cluster.now))), 6, || {
+            format!("a job with GPUs starts in queue {path}, whose budget is spent")
+        });
     }
 }
 

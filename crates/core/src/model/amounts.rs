@@ -129,10 +129,13 @@ impl Limit {
         [gpus, cpus, memory_bytes, vram_bytes, pcie_bandwidth_bps, network_bandwidth_bps]
     }
 
-    /// The first resource of `amount` that is over this limit: its name, the amount and the limit.
-    pub fn exceeded_by(&self, amount: Resources) -> Option<(&'static str, u64, u64)> {
-        let all = DIMENSIONS.into_iter().zip(amount.amounts()).zip(self.bounds());
-        all.into_iter().find_map(|((name, value), limit)| limit.filter(|l| value > *l).map(|l| (name, value, l)))
+    /// The first resource of `total` that is over this limit and of which something is `asked`: its name, the amount and
+    /// the limit. Who asks for none of it makes it no worse, and does not wait for it.
+    pub fn exceeded_by(&self, total: Resources, asked: Resources) -> Option<(&'static str, u64, u64)> {
+        let all = DIMENSIONS.into_iter().zip(total.amounts()).zip(asked.amounts()).zip(self.bounds());
+        all.into_iter().find_map(|(((name, total), asked), limit)| {
+            limit.filter(|limit| asked > 0 && total > *limit).map(|limit| (name, total, limit))
+        })
     }
 }
 
@@ -344,11 +347,12 @@ mod tests {
     fn limits_name_the_first_resource_over() {
         let limit = parse_limit("gpu:16,memory:2TiB").unwrap();
         let asks = Resources { gpus: 17, cpus: 9_999, ..Resources::ZERO };
-        assert_eq!(limit.exceeded_by(asks), Some(("gpus", 17, 16)));
-        assert_eq!(limit.exceeded_by(Resources { gpus: 16, ..asks }), None);
+        assert_eq!(limit.exceeded_by(asks, asks), Some(("gpus", 17, 16)));
+        assert_eq!(limit.exceeded_by(asks, Resources { gpus: 0, ..asks }), None, "it asks for no GPU");
+        assert_eq!(limit.exceeded_by(Resources { gpus: 16, ..asks }, asks), None);
         let with_a_part = Resources { gpus: 15, gpu_milli: 1_000, ..Resources::ZERO };
-        assert_eq!(limit.exceeded_by(with_a_part), None);
-        assert_eq!(limit.exceeded_by(Resources { gpu_milli: 1_001, ..with_a_part }), Some(("gpus", 17, 16)));
+        assert_eq!(limit.exceeded_by(with_a_part, asks), None);
+        assert_eq!(limit.exceeded_by(Resources { gpu_milli: 1_001, ..with_a_part }, asks), Some(("gpus", 17, 16)));
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl<'a> Session<'a> {
             }
         }
         sums.into_iter().find_map(|(path, asks)| {
-            let (resource, asks, limit) = self.cluster.queues.get(path)?.limit.exceeded_by(asks)?;
+            let (resource, asks, limit) = self.cluster.queues.get(path)?.limit.exceeded_by(asks, asks)?;
             let (limit, asks) = (amount_words(resource, limit), amount_words(resource, asks));
             Some(format!("queue {path} may hold {limit} at most, and {} {asks}{}", self.who_asks(unit), sum_of(unit)))
         })

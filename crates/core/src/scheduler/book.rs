@@ -2,6 +2,7 @@
 //! steps so far. A step is noted when it is added. When something is taken back, all is noted anew: there is no second
 //! way by which the books could come to differ from the steps.
 use super::elastic::{growing, is_growth};
+use super::preempt::Juniors;
 use super::{Held, Hold, Session, Unit};
 use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};
@@ -222,7 +223,6 @@ impl<'a> Session<'a> {
     fn note_claim(&mut self, claim: &Claim) {
         let mut freed = Amounts::new();
         if !self.freed.contains_key(&key_of(claim)) {
-            let by = claim.deadline - self.margins();
             for (job, _) in &claim.victims {
                 let places = self.told_to_leave(*job, claim.resizes);
                 if let Some(job) = self.cluster.job(*job).filter(|_| !claim.moves) {
@@ -238,7 +238,10 @@ impl<'a> Session<'a> {
                 }
                 let (places, fresh) = (Hold::Chosen(places), false);
                 let (assumed, promise) = (false, false);
-                self.ends.push(Held { end: by, assumed, told: true, fresh, promise, job: *job, places, guest: None });
+                // Not the deadline of the claim: each of several victims has a time of its own to leave in.
+                let grace = self.cluster.job(*job).map_or(Span::ZERO, |job| job.spec.checkpoint.grace);
+                let end = self.now + grace;
+                self.ends.push(Held { end, assumed, told: true, fresh, promise, job: *job, places, guest: None });
             }
         }
         self.promise(claim, freed);
@@ -300,9 +303,9 @@ impl<'a> Session<'a> {
     }
 
     /// The places of starts of this decision that `unit` could stop as soon as they run, by job; of groups only whole ones.
-    pub fn juniors(&mut self, unit: &Unit<'a>) -> BTreeMap<JobId, Vec<Place>> {
+    pub fn juniors(&mut self, unit: &Unit<'a>) -> Juniors {
         let claimant = self.claimant(unit);
-        let mut found = BTreeMap::new();
+        let mut found = Juniors::new();
         if self.is_powerless(unit, claimant.as_ref()) {
             return found;
         }
@@ -317,7 +320,7 @@ impl<'a> Session<'a> {
             let id = &job.id;
             let mate =
                 |guest: &&Job| guest.id == job.id || (group_of(job).is_some() && group_of(guest) == group_of(job));
-            if self.may_stop(unit, claimant.as_ref(), job, guests.iter().any(mate)) {
+            if self.may_stop(unit, claimant.as_ref(), (job, held_by(places)), guests.iter().any(mate)) {
                 found.insert(*id, places.clone());
                 group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
             }

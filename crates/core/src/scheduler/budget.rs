@@ -125,7 +125,7 @@ impl<'a> Session<'a> {
                 let (_, asks, own) = sums.entry((purse.queue, purse.user)).or_insert((purse, Committed::default(), 0));
                 asks.need_gpu_ms = asks.need_gpu_ms.saturating_add(need);
                 asks.note_run(job);
-                match self.claim_of(job.id) {
+                match self.promised_to(job.id) {
                     Some(_) => *own = own.saturating_add(need),
                     None => asks.gpu_milli = asks.gpu_milli.saturating_add(gpu_milli),
                 }

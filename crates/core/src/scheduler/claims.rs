@@ -1,8 +1,8 @@
 //! Claims in flight: what is promised is kept back from others, and the claimant starts once it is free.
-use super::book::{Amounts, amounts_of};
+use super::book::{Amounts, amounts_of, held_by};
 use super::preempt::may_evict;
 use super::{Session, Unit};
-use crate::model::cluster::Cluster;
+use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Job, Place, Priority, StopWhy};
@@ -52,6 +52,11 @@ impl<'a> Session<'a> {
     /// Asks again about a claim that this decision made: beside what starts since, or beside reservations that lie elsewhere
     /// since, there may be room without it.
     pub fn reconsider_claim(&mut self, unit: &Unit<'a>, yielding: Blocker) {
+        if let Some(closed) = self.closed_gate(unit) {
+            self.withdraw(unit);
+            self.vain.insert(unit[0].id, closed.clone());
+            return self.block(unit, closed);
+        }
         if let Some(places) = self.place_elsewhere(unit) {
             self.withdraw(unit);
             return self.start(unit, places);
@@ -104,7 +109,8 @@ impl<'a> Session<'a> {
         let owed = self.has_owed_nodes(unit);
         let by_class = if owed { None } else { self.outranked_by(unit, waits_for_devices) };
         let by_class = by_class.or_else(|| self.taken_back_by(unit, places, waits_for_devices));
-        let reclaimed = |session: &mut Self| session.reclaimed_by(unit, waits_for_devices).filter(|_| !owed);
+        let holds: Vec<Resources> = places.iter().map(|places| held_by(*places)).collect();
+        let reclaimed = |session: &mut Self| session.reclaimed_by(unit, &holds, waits_for_devices).filter(|_| !owed);
         let Some((ahead, class)) = by_class.or_else(|| reclaimed(self)) else {
             return false;
         };
@@ -125,15 +131,21 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// As [`Session::outranked_by`], for what is guaranteed to the queue of the one who waits. The claims of the unit are
-    /// charged already.
-    pub fn reclaimed_by(&mut self, unit: &Unit<'a>, blocked: fn(&Blocker) -> bool) -> Option<(JobId, Priority)> {
+    /// As [`Session::outranked_by`], for what is guaranteed to the queue of the one who waits, where the jobs of the unit hold
+    /// so much. The claims of the unit are charged already.
+    pub fn reclaimed_by(
+        &mut self,
+        unit: &Unit<'a>,
+        holds: &[Resources],
+        blocked: fn(&Blocker) -> bool,
+    ) -> Option<(JobId, Priority)> {
         let waits: Vec<JobId> =
             self.blocked.iter().filter(|(_, blocker)| blocked(blocker)).map(|(id, _)| *id).collect();
         waits.into_iter().find_map(|id| {
             let ahead = self.asking.as_asked(self.cluster.job(id)?);
             let claimant = self.claimant(&vec![ahead])?;
-            unit.iter().all(|job| self.may_reclaim(&claimant, job)).then_some((id, ahead.spec.priority))
+            let may = |(job, holds): (&&Job, &Resources)| self.may_reclaim(&claimant, job, *holds);
+            unit.iter().zip(holds).all(may).then_some((id, ahead.spec.priority))
         })
     }
 
@@ -167,21 +179,46 @@ impl<'a> Session<'a> {
     /// Whether everything that the claims of a unit promise is free for it.
     fn are_free(&mut self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
         let there = |place: &Place, claim: &Claim| self.devices_wait_for(claim.claimant, place);
-        parts_are_free(self.cluster, claims)
+        self.parts_are_free(unit, claims)
             && claims.iter().all(|claim| claim.places.iter().all(|place| there(place, claim)))
             && self.amounts_are_free(unit, claims)
             && self.awaits_nothing(unit, claims)
+    }
+
+    /// The places of the starts of this decision, but for those of the unit.
+    fn started_beside(&self, unit: &Unit<'a>) -> impl Iterator<Item = &Place> {
+        let others = self.steps.iter().filter_map(|step| match step {
+            Step::Start { job, places, .. } if unit.iter().all(|one| one.id != *job) => Some(places),
+            _ => None,
+        });
+        others.flatten()
+    }
+
+    /// The claimed parts of GPUs, all of them together, beside those that the other starts of this decision take.
+    fn parts_are_free(&self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
+        let mut held: BTreeMap<(NodeId, u8), Vec<Slice>> = BTreeMap::new();
+        claims.iter().flat_map(|claim| &claim.places).all(|place| {
+            let (node, Some(slice)) = (self.cluster.node(place.node), place.slice) else { return true };
+            let device = node.devices.get(usize::from(slice.gpu));
+            let stray = node.strays.iter().any(|stray| stray.gpus & slice.mask() != 0);
+            let open = matches!(device, Some(Device::Free | Device::Split { claimant: None }));
+            let now = || {
+                let started = self.started_beside(unit).filter(|other| other.node == node.id);
+                let taken = node.held_slices().chain(started.filter_map(|other| other.slice.as_ref()));
+                taken.filter(|taken| taken.gpu == slice.gpu).copied().collect()
+            };
+            let taken = held.entry((node.id, slice.gpu)).or_insert_with(now);
+            let fits = split::beside(&node.machine, taken, &slice).is_ok();
+            taken.push(slice);
+            open && !stray && fits
+        })
     }
 
     /// Memory and bandwidth, beside what the other starts of this decision take.
     fn amounts_are_free(&self, unit: &Unit<'a>, claims: &[&Claim]) -> bool {
         let needs = amounts_of(claims.iter().flat_map(|claim| claim.places.iter()));
         let nodes: BTreeSet<NodeId> = needs.keys().map(|(node, _)| *node).collect();
-        let others = self.steps.iter().filter_map(|step| match step {
-            Step::Start { job, places, .. } if unit.iter().all(|one| one.id != *job) => Some(places),
-            _ => None,
-        });
-        let taken = amounts_of(others.flatten().filter(|place| nodes.contains(&place.node)));
+        let taken = amounts_of(self.started_beside(unit).filter(|place| nodes.contains(&place.node)));
         needs.into_iter().all(|((node, part), amount)| {
             let (here, started) = (self.cluster.node(node), taken.get(&(node, part)).copied().unwrap_or(0));
             here.amount_used(part).saturating_add(started).saturating_add(amount) <= here.machine.amount_of(part)
@@ -208,22 +245,6 @@ impl<'a> Session<'a> {
         let yields = self.cluster.job(claimant).is_some_and(|j| j.spec.priority == Priority::P3);
         place.gpus & !own == 0 && place.cpus.is_disjoint(&node.cpus_used) && node.accepts(yields, self.now)
     }
-}
-
-/// Whether the parts of GPUs that are claimed are free, all of them together.
-fn parts_are_free(cluster: &Cluster, claims: &[&Claim]) -> bool {
-    let mut held: BTreeMap<(NodeId, u8), Vec<Slice>> = BTreeMap::new();
-    claims.iter().flat_map(|claim| &claim.places).all(|place| {
-        let (node, Some(slice)) = (cluster.node(place.node), place.slice) else { return true };
-        let device = node.devices.get(usize::from(slice.gpu));
-        let stray = node.strays.iter().any(|stray| stray.gpus & slice.mask() != 0);
-        let open = matches!(device, Some(Device::Free | Device::Split { claimant: None }));
-        let now = || node.held_slices().filter(|held| held.gpu == slice.gpu).copied().collect();
-        let taken = held.entry((node.id, slice.gpu)).or_insert_with(now);
-        let fits = split::beside(&node.machine, taken, &slice).is_ok();
-        taken.push(slice);
-        open && !stray && fits
-    })
 }
 
 /// Whether devices are what the blocked one is waiting for.

@@ -134,7 +134,8 @@ impl<'a> Session<'a> {
 
     fn keeps_what_it_gets(&mut self, unit: &Unit<'a>) -> bool {
         let by_class = self.outranked_by(unit, waits_or_is_limited).is_none();
-        by_class && self.reclaimed_by(unit, waits_for_devices).is_none()
+        let holds: Vec<Resources> = unit.iter().map(|job| job.holds()).collect();
+        by_class && self.reclaimed_by(unit, &holds, waits_for_devices).is_none()
     }
 
     /// The places of the largest legal size above `size` that fits beside reservations and within limits and budgets.

@@ -126,8 +126,13 @@ impl Timeline {
 impl<'a> Session<'a> {
     /// Whether the unit fits on what those free who leave anyway: then it waits for that, and nobody else has to go.
     pub fn frees_by_itself(&mut self, unit: &Unit<'a>) -> bool {
-        let by = self.ends.iter().filter(|held| held.told).map(|held| held.end).max();
-        by.is_some_and(|by| self.placed_at(unit, by).is_some())
+        self.on_what_is_left(unit).is_some()
+    }
+
+    /// Where the unit would be when all have left who were told to, and when that is.
+    pub fn on_what_is_left(&mut self, unit: &Unit<'a>) -> Option<(Time, Vec<Vec<Place>>)> {
+        let by = self.ends.iter().filter(|held| held.told).map(|held| held.end).max()?;
+        self.placed_at(unit, by).map(|places| (by, places))
     }
 
     pub fn timeline(&mut self) -> &Timeline {

@@ -139,6 +139,10 @@ pub(crate) struct Session<'a> {
     pub again: bool,
     /// Their start as guests was taken back: no use trying again.
     pub unwelcome: BTreeSet<JobId>,
+    /// Whose claim of this decision was taken back because a gate closed for it: nobody is told to leave for them again.
+    vain: BTreeMap<JobId, Blocker>,
+    /// Whose start was taken back for somebody who waits for what others leave, and could stop them at once.
+    outdone: BTreeMap<JobId, Blocker>,
     /// Some node does not take work now, or will not at a time that is known.
     pub closings: bool,
     /// Some queue goes by attained service.
@@ -215,6 +219,8 @@ impl<'a> Session<'a> {
             picky: false,
             again: false,
             unwelcome: BTreeSet::new(),
+            vain: BTreeMap::new(),
+            outdone: BTreeMap::new(),
             closings: calendar::may_change(cluster, now),
             by_service: attained::is_used(cluster),
             promises_nodes: cluster.promises_nodes(),
@@ -276,6 +282,8 @@ impl<'a> Session<'a> {
             }
         } else if claimed {
             self.continue_claim(unit);
+        } else if let Some(outdone) = self.outdone.get(&unit[0].id).cloned() {
+            self.block(unit, outdone);
         } else if self.draft.work > self.cluster.policy.budget {
             self.block(unit, Blocker::NotReached);
         } else if unit.len() == 1
@@ -325,6 +333,16 @@ impl<'a> Session<'a> {
         self.cluster.claims.get(&id).filter(|_| !self.given_up.contains(&id))
     }
 
+    /// The claim of a job, in flight or of this decision: what it promises is in the books.
+    pub fn promised_to(&self, id: JobId) -> Option<&Claim> {
+        let claims = self.claiming.contains_key(&id).then(|| self.steps.iter().rev());
+        let made = claims.into_iter().flatten().find_map(|step| match step {
+            Step::Claim(claim) if claim.claimant == id => Some(claim),
+            _ => None,
+        });
+        made.or_else(|| self.claim_of(id))
+    }
+
     /// The first limit of the queue tree that the unit would break by what it asks, now or when a reserved start comes.
     fn over_limit(&self, unit: &Unit<'a>) -> Option<Blocker> {
         self.over_limit_with(unit, unit.iter().map(|job| job.spec.total()))
@@ -344,7 +362,7 @@ impl<'a> Session<'a> {
         }
         let mut sums: BTreeMap<&str, (Resources, Resources)> = BTreeMap::new();
         for (job, holds) in unit.iter().zip(holds) {
-            let charged = self.claim_of(job.id).map_or(Resources::ZERO, |claim| book::held_by(&claim.places));
+            let charged = self.promised_to(job.id).map_or(Resources::ZERO, |claim| book::held_by(&claim.places));
             for path in ancestry(&job.spec.queue) {
                 let (asks, claimed) = sums.entry(path).or_default();
                 (*asks, *claimed) = (asks.plus(holds), claimed.plus(charged));
@@ -355,7 +373,7 @@ impl<'a> Session<'a> {
                 &self.cluster.queues.get(path).map(|queue| queue.limit).filter(|limit| *limit != Limit::default())?;
             let used = self.queue_used.get(path).copied().unwrap_or_default().less(claimed);
             let used = used.plus(self.reserved_in(path, unit));
-            let (resource, total, limit) = limit.exceeded_by(used.plus(asks))?;
+            let (resource, total, limit) = limit.exceeded_by(used.plus(asks), asks)?;
             let asks = asks.named(resource);
             let (queue, resource) = (path.to_string(), resource.to_string());
             Some(Blocker::QueueLimit { queue, resource, used: total.saturating_sub(asks), asks, limit })
@@ -377,6 +395,9 @@ impl<'a> Session<'a> {
     fn make_room(&mut self, unit: &Unit<'a>, miss: &Miss) {
         if let Some(text) = self.unsatisfiable(unit) {
             return self.fail(unit, Blocker::Unsatisfiable { text }, Time(0));
+        }
+        if let Some(closed) = self.vain.get(&unit[0].id).cloned() {
+            return self.block(unit, closed);
         }
         if let Some(yielding) = self.preempt(unit).or_else(|| self.displace_and_preempt(unit)) {
             return self.block(unit, yielding);

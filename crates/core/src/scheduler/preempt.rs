@@ -11,6 +11,7 @@ use super::victims::{Pool, Victim};
 use super::{Session, Unit, within_node};
 use crate::model::attained;
 use crate::model::decision::{Blocker, Claim, Step};
+use crate::model::future::meets;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, Priority, StopWhy};
 use std::cmp::Reverse;
@@ -28,6 +29,9 @@ pub struct Plan {
     places: Vec<Vec<Place>>,
     pub cost: u128,
 }
+
+/// Starts of this decision that somebody could stop as soon as they run, with their places.
+pub type Juniors = BTreeMap<JobId, Vec<Place>>;
 
 /// What earlier reservations keep back from a claimant, by node, with what is free there without them.
 type Kept = BTreeMap<NodeId, (Stand, Vec<Place>)>;
@@ -364,9 +368,23 @@ impl<'a> Session<'a> {
     }
 
     /// Takes the starts back. Who was to start on a claim gives it up: it would be in the way again.
-    fn send_back(&mut self, juniors: &BTreeMap<JobId, Vec<Place>>) {
-        self.unclaim(juniors.keys().copied(), "somebody who goes first could stop it at once");
-        self.take_back(|step| matches!(step, Step::Start { job, .. } if juniors.contains_key(job)));
+    fn send_back(&mut self, juniors: &Juniors) {
+        self.unclaim(juniors.keys().copied(), GOES_FIRST);
+        self.take_back(|step| is_start_of(step, juniors));
+    }
+
+    /// Of the starts those on devices of `places`, with all of their groups.
+    fn meeting(&self, juniors: &Juniors, places: &[Place]) -> Juniors {
+        let met = |held: &[Place]| held.iter().any(|place| meets(places, place));
+        let directly: BTreeSet<JobId> = juniors.iter().filter(|(_, held)| met(held)).map(|(job, _)| *job).collect();
+        let groups: BTreeSet<&str> = directly.iter().filter_map(|job| self.group_of(*job)).collect();
+        let waits =
+            |job: JobId| directly.contains(&job) || self.group_of(job).is_some_and(|name| groups.contains(name));
+        juniors.iter().filter(|(job, _)| waits(**job)).map(|(job, held)| (*job, held.clone())).collect()
+    }
+
+    fn group_of(&self, job: JobId) -> Option<&'a str> {
+        self.cluster.job(job)?.spec.group.as_ref().map(|group| group.name.as_str())
     }
 
     /// As [`Session::preempt`], where starts of this decision have to make room as well.
@@ -388,14 +406,39 @@ impl<'a> Session<'a> {
         }
         let before = (self.steps.clone(), self.given_up.clone());
         self.send_back(&juniors);
-        let yielding = self.preempt(unit);
-        if yielding.is_none() {
-            (self.steps, self.given_up) = before;
-            self.renew();
-            self.again = false;
+        if let Some(yielding) = self.preempt(unit) {
+            return Some(yielding);
         }
-        yielding
+        (self.steps, self.given_up) = before;
+        let waits = self.wait_without(unit, &juniors);
+        self.renew();
+        self.again = waits.is_some();
+        waits
     }
+
+    /// Without the starts the unit would fit on what others leave anyway: then those of them that are in its way wait with it.
+    /// Made now they would be told to leave by the next decision.
+    fn wait_without(&mut self, unit: &Unit<'a>, juniors: &Juniors) -> Option<Blocker> {
+        let before = self.steps.clone();
+        self.steps.retain(|step| !is_start_of(step, juniors));
+        self.renew();
+        let found = self.on_what_is_left(unit);
+        self.steps = before;
+        let (deadline, places) = found?;
+        let waiting = self.meeting(juniors, &places.concat());
+        let (ahead, class) = (unit[0].id, unit[0].spec.priority);
+        self.outdone.extend(waiting.keys().map(|job| (*job, Blocker::Priority { ahead, class })));
+        self.steps.retain(|step| !is_start_of(step, &waiting));
+        self.unclaim(waiting.keys().copied(), GOES_FIRST);
+        (!waiting.is_empty()).then_some(Blocker::Yielding { victims: 0, deadline })
+    }
+}
+
+/// Why a claim is given up for somebody who could stop its start.
+const GOES_FIRST: &str = "somebody who goes first could stop it at once";
+
+fn is_start_of(step: &Step, juniors: &Juniors) -> bool {
+    matches!(step, Step::Start { job, .. } if juniors.contains_key(job))
 }
 
 /// The one that loses less work; of equals the first.

@@ -91,11 +91,12 @@ impl<'a> Session<'a> {
         (guarantee != Limit::default()).then_some(guarantee)
     }
 
-    /// Whether the claimant could stop this one by itself.
-    pub fn may_reclaim(&self, claimant: &Claimant<'a>, job: &Job) -> bool {
+    /// Whether the claimant could stop this one by itself, that holds so much or starts to: its GPUs may have more memory than
+    /// it asked for.
+    pub fn may_reclaim(&self, claimant: &Claimant<'a>, job: &Job, holds: Resources) -> bool {
         let shielded = claimant.class > Priority::P0 && self.cluster.is_protected(job, self.now);
         let outside = claimant.reaches(job) && !shielded && !self.cluster.shelters(claimant.spec, &job.spec);
-        let alone = |path: &str, bounds: &Limit| claimant.beyond(bounds, claimant.held(path, job), job.holds());
+        let alone = |path: &str, bounds: &Limit| claimant.beyond(bounds, claimant.held(path, job), holds);
         outside && claimant.levels_of(job).all(|path| self.guarantee(path).is_none_or(|bounds| alone(path, &bounds)))
     }
 

@@ -4,6 +4,7 @@ use super::preempt::may_free;
 use super::protect;
 use super::reclaim::{Claimant, Leaving};
 use super::{Session, Unit};
+use crate::model::amounts::Resources;
 use crate::model::attained;
 use crate::model::cluster::Cluster;
 use crate::model::ids::{JobId, NodeId, Rank};
@@ -95,7 +96,9 @@ impl<'a> Session<'a> {
         let wanted = self.wanted_pools();
         let legal = |victim: &Victim<'a>| {
             let guests = self.are_guests(unit, victim);
-            let legal = |job: &&Job| self.may_stop(unit, claimant, job, guests) && !self.leaving.contains(&job.id);
+            let legal = |job: &&Job| {
+                self.may_stop(unit, claimant, (job, job.holds()), guests) && !self.leaving.contains(&job.id)
+            };
             victim.jobs.iter().all(legal) && !self.are_lent_by(&wanted, unit, &victim.places)
         };
         pool.victims.iter().map(legal).collect()
@@ -120,8 +123,14 @@ impl<'a> Session<'a> {
 
     /// Whether the unit may stop this job by its class, because somebody of its gang is a guest of the unit's pool or, alone,
     /// for what is guaranteed to its queue.
-    pub fn may_stop(&self, unit: &Unit<'a>, claimant: Option<&Claimant<'a>>, job: &Job, guests: bool) -> bool {
-        may_free(self, unit, job, guests) || claimant.is_some_and(|claimant| self.may_reclaim(claimant, job))
+    pub fn may_stop(
+        &self,
+        unit: &Unit<'a>,
+        claimant: Option<&Claimant<'a>>,
+        (job, holds): (&Job, Resources),
+        guests: bool,
+    ) -> bool {
+        may_free(self, unit, job, guests) || claimant.is_some_and(|claimant| self.may_reclaim(claimant, job, holds))
     }
 
     /// Whether somebody of the gang is a guest in the kept pool whose own the unit is.
@@ -251,8 +260,8 @@ pub fn legal_victims<'a>(session: &mut Session<'a>, unit: &Unit<'a>) -> (usize, 
     let claimant = session.claimant(unit);
     let free_to_go = |job: &&Job| stays(job) && !session.leaving.contains(&job.id);
     let jobs = session.cluster.jobs.values().map(AsRef::as_ref);
-    let legal = jobs
-        .filter(free_to_go)
-        .filter(|job| session.may_stop(unit, claimant.as_ref(), job, session.is_guest(unit, job, places_of(job))));
+    let legal = jobs.filter(free_to_go).filter(|job| {
+        session.may_stop(unit, claimant.as_ref(), (job, job.holds()), session.is_guest(unit, job, places_of(job)))
+    });
     legal.fold((0, 0), |(count, gpus), job| (count + 1, gpus + job.holds().all_gpus()))
 }

@@ -261,7 +261,7 @@ fn fits<'a>(session: &mut Session<'a>, job: &'a Job, changed: &JobSpec) -> bool 
     let asks = changed.total();
     let within = ancestry(&job.spec.queue).all(|path| {
         let used = session.queue_used.get(path).copied().unwrap_or_default();
-        session.cluster.queues.get(path).is_none_or(|queue| queue.limit.exceeded_by(used.plus(asks)).is_none())
+        session.cluster.queues.get(path).is_none_or(|queue| queue.limit.exceeded_by(used.plus(asks), asks).is_none())
     });
     let mark = session.draft.mark();
     session.hold_back_reservations(&vec![job]);

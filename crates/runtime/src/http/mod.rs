@@ -6,12 +6,14 @@ mod client;
 mod connect;
 mod endpoint;
 mod error;
+mod join;
 mod stream;
 
 pub use client::Client;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::HttpError;
 pub use hyper::{Method, StatusCode};
+pub use join::join_streams;
 pub use stream::{ByteStream, Duplex};
 
 /// The protocol name of upgraded connections.

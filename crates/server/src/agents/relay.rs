@@ -3,7 +3,7 @@ use crate::api::Problem;
 use axum::http::StatusCode;
 use ganger_core::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use ganger_core::model::wire::agent::{StreamAsk, StreamKind};
-use ganger_runtime::http::Duplex;
+use ganger_runtime::http::{Duplex, join_streams};
 use ganger_runtime::shutdown::Shutdown;
 use hyper::upgrade::OnUpgrade;
 use std::collections::BTreeMap;
@@ -126,12 +126,12 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Copies both ways until both ends are done, one breaks, or the server stops.
-pub async fn relay_both(user: OnUpgrade, mut agent: Duplex, shutdown: Shutdown) {
+/// Copies both ways until the agent's end is done, the user is gone, or the server stops.
+pub async fn relay_both(user: OnUpgrade, agent: Duplex, shutdown: Shutdown) {
     let joined = async {
-        let upgraded = user.await.map_err(std::io::Error::other)?;
-        let mut user = hyper_util::rt::TokioIo::new(upgraded);
-        tokio::io::copy_bidirectional(&mut user, &mut agent).await
+        let user = hyper_util::rt::TokioIo::new(user.await.map_err(std::io::Error::other)?);
+        let (from_agent, to_agent) = tokio::io::split(agent);
+        join_streams(user, from_agent, to_agent).await
     };
     tokio::select! {
         outcome = joined => {
