@@ -67,6 +67,23 @@ fn jobs_are_submitted_watched_and_changed() {
     submitted_in_every_form(&cluster);
     watched_while_it_runs(&cluster);
     held_and_requeued(&cluster);
+    names_that_are_taken(&cluster);
+}
+
+/// Scripts are submitted again while they run; who names a job in a job file means that one.
+fn names_that_are_taken(cluster: &Cluster) {
+    let script = cluster.file("again.sh", "#!/bin/sh\n#SBATCH --job-name=again\nsleep 600\n");
+    let ids: Vec<String> = (0..3).map(|_| cluster.ok(&["submit", &script]).trim().to_string()).collect();
+    let names: Vec<Value> = ids.iter().map(|id| cluster.job(id)["name"].clone()).collect();
+    assert_eq!(names, ["again", "again-2", "again-3"]);
+    cluster.ok(&["cancel", "again-2"]);
+    cluster.await_state(&ids[1], "cancelled");
+    let fourth = cluster.ok(&["submit", &script]);
+    assert_eq!(cluster.job(fourth.trim())["name"], "again-2", "a name is free again with its job");
+    cluster.refused_with(&["submit", "-"], b"name: again\ncommand: [x]\n", &["job", "of that name"]);
+    for id in [&ids[0], &ids[2], &fourth.trim().to_string()] {
+        cluster.ok(&["cancel", id]);
+    }
 }
 
 fn submitted_in_every_form(cluster: &Cluster) {

@@ -172,3 +172,9 @@ fn each_victim_is_gone_when_its_own_grace_is_over() {
 fn who_could_be_stopped_at_once_waits_for_those_who_leave_with_the_one_ahead() {
     storms([1330], 400);
 }
+
+/// A guest was sent home for a start that came too near, and not asked again when that start lay elsewhere at the end.
+#[test]
+fn guests_that_were_sent_home_are_asked_once_more() {
+    storms([1377], 400);
+}

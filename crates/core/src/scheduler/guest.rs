@@ -56,6 +56,17 @@ impl<'a> Session<'a> {
         true
     }
 
+    /// Guests that were sent home are asked once more when all else is settled: the start that came too near may lie further
+    /// off since, or elsewhere.
+    pub fn asks_unwelcome_again(&mut self) -> bool {
+        let asks = !self.unwelcome.is_empty() && !self.asked_unwelcome && self.draft.work <= self.cluster.policy.budget;
+        if asks {
+            self.unwelcome.clear();
+            self.asked_unwelcome = true;
+        }
+        asks
+    }
+
     fn place_as_guest(&mut self, unit: &Unit<'a>, back_by: Time, cores: bool) -> Option<Vec<Vec<Place>>> {
         let mark = self.draft.mark();
         let (reserved, stay) = (std::mem::take(&mut self.reserved), self.stay(unit));

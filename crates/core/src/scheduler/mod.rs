@@ -139,6 +139,8 @@ pub(crate) struct Session<'a> {
     pub again: bool,
     /// Their start as guests was taken back: no use trying again.
     pub unwelcome: BTreeSet<JobId>,
+    /// These were asked once more when all else was settled.
+    pub asked_unwelcome: bool,
     /// Whose claim of this decision was taken back because a gate closed for it: nobody is told to leave for them again.
     vain: BTreeMap<JobId, Blocker>,
     /// Whose start was taken back for somebody who waits for what others leave, and could stop them at once.
@@ -219,6 +221,7 @@ impl<'a> Session<'a> {
             picky: false,
             again: false,
             unwelcome: BTreeSet::new(),
+            asked_unwelcome: false,
             vain: BTreeMap::new(),
             outdone: BTreeMap::new(),
             closings: calendar::may_change(cluster, now),
@@ -463,7 +466,7 @@ impl<'a> Session<'a> {
             // What starts now also moves the shares, and with them who goes first among those who wait.
             let stale = turns.shared || self.picky || !self.reserved.is_empty() || self.gives_rights();
             let moved = self.steps.len() > steps && stale && self.draft.work <= self.cluster.policy.budget;
-            if !self.again && !moved && !self.sends_guests_home(all) {
+            if !self.again && !moved && !self.sends_guests_home(all) && !self.asks_unwelcome_again() {
                 return;
             }
         }

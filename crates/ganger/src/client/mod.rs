@@ -42,6 +42,11 @@ impl Api {
         Ok(self.client.post("/v1/jobs", job).await?)
     }
 
+    /// As [`Api::submit`]; where a live job has its name, it gets that with a number behind it.
+    pub async fn submit_numbered(&self, job: &JobFile) -> Answer<JobDetail> {
+        Ok(self.client.post("/v1/jobs?numbered=true", job).await?)
+    }
+
     pub async fn dry_run(&self, job: &JobFile) -> Answer<Why> {
         Ok(self.client.post("/v1/jobs?dry_run=true", job).await?)
     }

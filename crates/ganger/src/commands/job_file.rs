@@ -78,9 +78,18 @@ fn is_handed_on(name: &str) -> bool {
         && !own.iter().any(|p| name.starts_with(p))
 }
 
+/// What a file asks for.
+pub struct Read {
+    pub job: JobFile,
+    /// It is a script with `#SBATCH` lines.
+    pub is_script: bool,
+}
+
 /// Reads a job file or a script, ready to be sent; `array` stands instead of what the file says.
-pub fn read(path: &Path, submitter: &Submitter, array: Option<String>) -> Result<JobFile, Failure> {
-    parse(&files::read(path)?, path, submitter, array)
+pub fn read(path: &Path, submitter: &Submitter, array: Option<String>) -> Result<Read, Failure> {
+    let text = files::read(path)?;
+    let job = parse(&text, path, submitter, array)?;
+    Ok(Read { job, is_script: sbatch::is_script(&text.text) })
 }
 
 fn parse(text: &Text, path: &Path, submitter: &Submitter, array: Option<String>) -> Result<JobFile, Failure> {

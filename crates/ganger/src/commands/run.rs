@@ -35,7 +35,8 @@ pub async fn run(api: &Api, args: Run) -> Result<(), Failure> {
     job_file::check(&job).map_err(|errors| Failure::fields("ganger run", &errors))?;
     // Before the job is there, so that no signal ends this command and leaves the job.
     let stops = Stops::listen()?;
-    let detail = api.submit(&job).await?;
+    // A name that was not chosen is in nobody's way.
+    let detail = if args.name.is_some() { api.submit(&job).await? } else { api.submit_numbered(&job).await? };
     say(format!("job {} ({}) submitted", detail.view.id, detail.view.name));
     let mut followed = Followed {
         api,

@@ -1,5 +1,5 @@
 //! `ganger submit`: off a terminal standard output is the id alone, so that scripts can take it.
-use super::job_file::{self, Submitter};
+use super::job_file::{self, Read, Submitter};
 use crate::cli::Submit;
 use crate::client::Api;
 use crate::failure::Failure;
@@ -8,13 +8,14 @@ use ganger_core::model::wire::api::JobView;
 use std::io::IsTerminal;
 
 pub async fn run(api: &Api, args: Submit, look: &Look) -> Result<(), Failure> {
-    let job = job_file::read(&args.file, &Submitter::of_process()?, args.array)?;
+    let Read { job, is_script } = job_file::read(&args.file, &Submitter::of_process()?, args.array)?;
     if args.dry_run {
         let answer = api.dry_run(&job).await?;
         emit(&if look.is_json() { json(&answer)? } else { why::page(&answer, look) })?;
         return if answer.satisfiable { Ok(()) } else { Err(Failure::silent(1)) };
     }
-    let detail = api.submit(&job).await?;
+    // A script is submitted again and again, as `sbatch` has it.
+    let detail = if is_script { api.submit_numbered(&job).await? } else { api.submit(&job).await? };
     if look.is_json() {
         return emit(&json(&detail)?);
     }

@@ -1,14 +1,14 @@
 //! Jobs: submit, list, show, why, wait, and the verbs that people use on them.
 use super::find::{self, Found};
-use super::{App, JsonBody, Problem, arrays, views};
+use super::{App, JsonBody, Problem, arrays, names, views};
 use crate::auth::Caller;
-use crate::cycle::View;
+use crate::cycle::{Applied, CycleError, View};
 use crate::store::{EventFilter, FinishedFilter};
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use ganger_core::lifecycle::input::Input;
+use ganger_core::lifecycle::input::{Input, Refusal};
 use ganger_core::model::ids::{AttemptNo, JobId};
 use ganger_core::model::job::{Job, JobSpec, JobState, Owner};
 use ganger_core::model::report::Report;
@@ -24,6 +24,8 @@ use utoipa::IntoParams;
 
 const EVENTS_OF_A_JOB: u32 = 200;
 const FINISHED_LISTED: u32 = 1_000;
+/// How often a name that was free a moment ago may be taken before this is given up.
+const NAMES_TRIED: u32 = 100;
 const LONGEST_WAIT_MS: u64 = 60_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -33,6 +35,9 @@ pub(super) struct SubmitQuery {
     /// Only say whether and why it would wait; nothing is stored.
     #[serde(default)]
     dry_run: bool,
+    /// Where a live job has the name already, the next free one of `NAME-2`, `NAME-3` and so on is taken.
+    #[serde(default)]
+    numbered: bool,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -77,7 +82,10 @@ pub(super) async fn submit_job(
         let why = blocking(move || scheduler::dry_run(&view.cluster, &spec, owner, view.cluster.now)).await?;
         return Ok(Json(why).into_response());
     }
-    let applied = app.cycle.apply(Input::Submit { spec, owner }).await?;
+    let applied = match query.numbered {
+        true => submit_numbered(&app, &spec, &owner).await?,
+        false => app.cycle.apply(Input::Submit { spec, owner }).await?,
+    };
     let id = applied.submitted.ok_or_else(|| Problem::internal("the job was accepted without a number"))?;
     // That it waits is no news; that it waits for ever is. Cheap, and so the client need not ask why, which is not.
     let view = applied.view.clone();
@@ -92,6 +100,20 @@ pub(super) async fn submit_job(
         None => detail_of(&app, &id.to_string()).await?,
     };
     Ok((StatusCode::CREATED, Json(JobDetail { never, ..detail })).into_response())
+}
+
+/// Others may take the name between the look and the submission; then the next free one is looked for.
+async fn submit_numbered(app: &App, spec: &JobSpec, owner: &Owner) -> Result<Applied, CycleError> {
+    let mut tries = NAMES_TRIED;
+    loop {
+        let view = app.cycle.view();
+        let name = names::free(&spec.name, |name| view.cluster.job_named(name).is_some());
+        let spec = Arc::new(JobSpec { name, ..spec.clone() });
+        match app.cycle.apply(Input::Submit { spec, owner: owner.clone() }).await {
+            Err(CycleError::Refused(Refusal::BadSpec { field, .. })) if field == "name" && tries > 0 => tries -= 1,
+            answer => return answer,
+        }
+    }
 }
 
 /// What the check asks for by name is looked up between two tries of it, because the check itself asks nobody.

@@ -5,6 +5,7 @@ mod body;
 mod events;
 mod find;
 mod jobs;
+mod names;
 mod nodes;
 mod openapi;
 mod overview;
