@@ -11,6 +11,21 @@ use crate::model::split::{self, Slice};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> Session<'a> {
+    /// The claim in flight of a job, unless this decision gave it up.
+    pub fn claim_of(&self, id: JobId) -> Option<&'a Claim> {
+        self.cluster.claims.get(&id).filter(|_| !self.given_up.contains(&id))
+    }
+
+    /// The claim of a job, in flight or of this decision: what it promises is in the books.
+    pub fn promised_to(&self, id: JobId) -> Option<&Claim> {
+        let claims = self.claiming.contains_key(&id).then(|| self.steps.iter().rev());
+        let made = claims.into_iter().flatten().find_map(|step| match step {
+            Step::Claim(claim) if claim.claimant == id => Some(claim),
+            _ => None,
+        });
+        made.or_else(|| self.claim_of(id))
+    }
+
     /// Starts the unit on its claim, or elsewhere if that is sooner, or says that it still waits.
     pub fn continue_claim(&mut self, unit: &Unit<'a>) {
         let claims: Vec<Option<&Claim>> = unit.iter().map(|job| self.claim_of(job.id)).collect();

@@ -53,7 +53,7 @@ pub use why::{dry_run, never, why};
 
 use crate::model::amounts::{Limit, Resources};
 use crate::model::cluster::Cluster;
-use crate::model::decision::{Blocker, Claim, Decision, Step};
+use crate::model::decision::{Blocker, Decision, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
 use crate::model::job::{Job, JobSpec, Level, Place, Priority, Shape, TopologyWish};
 use crate::model::queue::ancestry;
@@ -329,21 +329,6 @@ impl<'a> Session<'a> {
     fn ask_of(&self, unit: &Unit<'a>) -> Ask {
         let wanted = unit.iter().fold(Resources::ZERO, |sum, job| sum.plus(job.spec.total()));
         Ask { wanted, charged: self.promised.contains(&unit[0].id) || self.started.contains(&unit[0].id) }
-    }
-
-    /// The claim in flight of a job, unless this decision gave it up.
-    pub fn claim_of(&self, id: JobId) -> Option<&'a Claim> {
-        self.cluster.claims.get(&id).filter(|_| !self.given_up.contains(&id))
-    }
-
-    /// The claim of a job, in flight or of this decision: what it promises is in the books.
-    pub fn promised_to(&self, id: JobId) -> Option<&Claim> {
-        let claims = self.claiming.contains_key(&id).then(|| self.steps.iter().rev());
-        let made = claims.into_iter().flatten().find_map(|step| match step {
-            Step::Claim(claim) if claim.claimant == id => Some(claim),
-            _ => None,
-        });
-        made.or_else(|| self.claim_of(id))
     }
 
     /// The first limit of the queue tree that the unit would break by what it asks, now or when a reserved start comes.
