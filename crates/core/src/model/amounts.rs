@@ -314,6 +314,15 @@ pub fn amount_words(dimension: &str, amount: u64) -> String {
     }
 }
 
+/// As [`amount_words`], where it is clear of what: `8`, `2TiB`.
+pub fn amount_figure(dimension: &str, amount: u64) -> String {
+    match dimension {
+        "memory_bytes" | "vram_bytes" => HumanBytes(amount).to_string(),
+        "pcie_bandwidth_bps" | "network_bandwidth_bps" => HumanBandwidth(amount).to_string(),
+        _ => amount.to_string(),
+    }
+}
+
 /// As [`count`], with the verb: `1 node is`, `2 nodes are`.
 pub fn count_are(n: u64, noun: &str) -> String {
     format!("{} {}", count(n, noun), if n == 1 { "is" } else { "are" })

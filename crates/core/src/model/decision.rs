@@ -1,5 +1,5 @@
 //! What `decide` returns: steps to take as one whole, reservations, and one typed reason for every job looked at.
-use super::amounts::{count, count_are};
+use super::amounts::{amount_figure, amount_words, count, count_are};
 use super::budget::{GpuHours, Period};
 use super::ids::{AttemptNo, JobId, NodeId, Rank};
 use super::job::{Level, Place, Priority, StopWhy};
@@ -273,11 +273,10 @@ impl fmt::Display for Blocker {
                 write!(f, "its group {name} has {present} of {size} jobs: all of them start together")
             }
             Blocker::QueueLimit { queue, resource, used, asks, limit } => {
-                write!(
-                    f,
-                    "queue {queue} would hold {} {resource} ({used} used + {asks} asked), limit {limit}",
-                    used + asks
-                )
+                let figure = |amount: u64| amount_figure(resource, amount);
+                let (all, used, asks) = (amount_words(resource, used + asks), figure(*used), figure(*asks));
+                let limit = figure(*limit);
+                write!(f, "queue {queue} would hold {all} ({used} used + {asks} asked), limit {limit}")
             }
             Blocker::Budget {
                 queue,
