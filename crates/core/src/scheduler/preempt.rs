@@ -351,6 +351,7 @@ impl<'a> Session<'a> {
     /// Starts of this decision that the unit could stop at once are not made if that makes room for it.
     pub fn displace(&mut self, unit: &Unit<'a>) -> bool {
         let juniors = self.juniors(unit);
+        let juniors = self.without_wrong(unit, juniors);
         if juniors.is_empty() {
             return false;
         }
@@ -365,6 +366,37 @@ impl<'a> Session<'a> {
         self.send_back(&juniors);
         self.start(unit, places);
         true
+    }
+
+    /// Without those that may be stopped by themselves for a guarantee, but not all together: two units could take each
+    /// other's places in turn.
+    fn without_wrong(&mut self, unit: &Unit<'a>, mut juniors: Juniors) -> Juniors {
+        let Some(claimant) = self.claimant(unit).filter(|_| !juniors.is_empty()) else { return juniors };
+        loop {
+            let wrong = self.wrong_juniors(unit, &claimant, &juniors);
+            if wrong.is_empty() {
+                return juniors;
+            }
+            let groups: BTreeSet<&str> = wrong.iter().filter_map(|job| self.group_of(*job)).collect();
+            let stays =
+                |job: JobId| wrong.contains(&job) || self.group_of(job).is_some_and(|name| groups.contains(name));
+            juniors.retain(|job, _| !stays(*job));
+        }
+    }
+
+    fn wrong_juniors(&self, unit: &Unit<'a>, claimant: &Claimant<'a>, juniors: &Juniors) -> Vec<JobId> {
+        let starts = juniors.iter().filter_map(|(id, places)| Some((self.cluster.job(*id)?, places.iter().collect())));
+        let starts: Vec<(&'a Job, Vec<&Place>)> = starts.collect();
+        let by_class = |(job, places): &(&'a Job, Vec<&Place>)| {
+            may_free(self, unit, job, self.is_guest(unit, job, places.iter().copied()))
+        };
+        let leaving = |of_class: bool| -> Vec<Leaving<'_, 'a>> {
+            let some = starts.iter().filter(|start| by_class(start) == of_class);
+            some.map(|(job, places)| Leaving { jobs: std::slice::from_ref(job), places }).collect()
+        };
+        let (freed, reclaimed) = (leaving(true), leaving(false));
+        let wrong = self.wrongly_stopped(claimant, &reclaimed, &freed);
+        wrong.into_iter().filter_map(|at| reclaimed[at].jobs.first().map(|job| job.id)).collect()
     }
 
     /// Takes the starts back. Who was to start on a claim gives it up: it would be in the way again.

@@ -41,7 +41,7 @@ pub struct Claimant<'a> {
 /// One gang of a plan and what it would give up.
 pub struct Leaving<'v, 'a> {
     pub jobs: &'v [&'a Job],
-    pub places: &'v [&'a Place],
+    pub places: &'v [&'v Place],
 }
 
 impl<'a> Session<'a> {
