@@ -178,3 +178,10 @@ fn who_could_be_stopped_at_once_waits_for_those_who_leave_with_the_one_ahead() {
 fn guests_that_were_sent_home_are_asked_once_more() {
     storms([1377], 400);
 }
+
+/// Two units that were both beyond what is guaranteed to their queues by the memory of their GPUs took each other's places in
+/// turn, until the decision had no budget left.
+#[test]
+fn who_is_displaced_for_a_guarantee_does_not_come_back_for_another() {
+    storms([11_097], 400);
+}

@@ -1,8 +1,8 @@
 //! The books of a decision: what is free, held, promised, charged and leaving, as it follows from the cluster and from the
 //! steps so far. A step is noted when it is added. When something is taken back, all is noted anew: there is no second
 //! way by which the books could come to differ from the steps.
+use super::displace::Juniors;
 use super::elastic::{growing, is_growth};
-use super::preempt::Juniors;
 use super::{Held, Hold, Session, Unit};
 use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};

@@ -14,6 +14,7 @@ mod calendar;
 mod claims;
 mod consolidate;
 mod counts;
+mod displace;
 mod draft;
 mod elastic;
 mod estimate;

@@ -11,7 +11,6 @@ use super::victims::{Pool, Victim};
 use super::{Session, Unit, within_node};
 use crate::model::attained;
 use crate::model::decision::{Blocker, Claim, Step};
-use crate::model::future::meets;
 use crate::model::ids::{AttemptNo, JobId, NodeId, Rank};
 use crate::model::job::{Job, JobSpec, Level, Place, Priority, StopWhy};
 use std::cmp::Reverse;
@@ -21,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const DOMAINS_TRIED: usize = 8;
 
 /// So many plans are made where the cheapest would stop more of a queue than is right.
-const PLANS_TRIED: usize = 16;
+pub const PLANS_TRIED: usize = 16;
 
 /// Victims by index and where the unit's jobs then are.
 pub struct Plan {
@@ -30,11 +29,8 @@ pub struct Plan {
     pub cost: u128,
 }
 
-/// Starts of this decision that somebody could stop as soon as they run, with their places.
-pub type Juniors = BTreeMap<JobId, Vec<Place>>;
-
 /// What earlier reservations keep back from a claimant, by node, with what is free there without them.
-type Kept = BTreeMap<NodeId, (Stand, Vec<Place>)>;
+pub type Kept = BTreeMap<NodeId, (Stand, Vec<Place>)>;
 
 /// A first guess in one domain: what it would cost, who leaves, the nodes.
 type Guess = (u128, BTreeSet<usize>, Vec<NodeId>);
@@ -89,7 +85,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether somebody ahead could stop the unit at once. What is promised to its queue nobody else takes.
-    fn stops_in_vain(&self, unit: &Unit<'a>) -> bool {
+    pub fn stops_in_vain(&self, unit: &Unit<'a>) -> bool {
         !self.is_owed_nodes(unit) && self.outranked_by(unit, waits_or_is_limited).is_some()
     }
 
@@ -282,7 +278,7 @@ impl<'a> Session<'a> {
     }
 
     /// Lays what earlier reservations keep over the draft.
-    fn keep_back(&mut self, unit: &Unit<'a>) -> Kept {
+    pub fn keep_back(&mut self, unit: &Unit<'a>) -> Kept {
         let mut kept = Kept::new();
         for place in self.kept_from(unit).iter().flat_map(|places| places.iter()) {
             let stand = self.draft.stand(place.node);
@@ -347,130 +343,6 @@ impl<'a> Session<'a> {
         }
         Blocker::Yielding { victims: stopped.len() as u32, deadline }
     }
-
-    /// Starts of this decision that the unit could stop at once are not made if that makes room for it.
-    pub fn displace(&mut self, unit: &Unit<'a>) -> bool {
-        let juniors = self.juniors(unit);
-        let juniors = self.without_wrong(unit, juniors);
-        if juniors.is_empty() {
-            return false;
-        }
-        let mark = self.draft.mark();
-        self.draft.give_all(juniors.values().flatten());
-        let found = self.place_beside_reservations(unit);
-        self.draft.undo_to(mark);
-        let Ok(places) = found else { return false };
-        if self.over_limit_on(unit, &places).is_some() {
-            return false;
-        }
-        self.send_back(&juniors);
-        self.start(unit, places);
-        true
-    }
-
-    /// Without those that may be stopped by themselves for a guarantee, but not all together: two units could take each
-    /// other's places in turn.
-    fn without_wrong(&mut self, unit: &Unit<'a>, mut juniors: Juniors) -> Juniors {
-        let Some(claimant) = self.claimant(unit).filter(|_| !juniors.is_empty()) else { return juniors };
-        loop {
-            let wrong = self.wrong_juniors(unit, &claimant, &juniors);
-            if wrong.is_empty() {
-                return juniors;
-            }
-            let groups: BTreeSet<&str> = wrong.iter().filter_map(|job| self.group_of(*job)).collect();
-            let stays =
-                |job: JobId| wrong.contains(&job) || self.group_of(job).is_some_and(|name| groups.contains(name));
-            juniors.retain(|job, _| !stays(*job));
-        }
-    }
-
-    fn wrong_juniors(&self, unit: &Unit<'a>, claimant: &Claimant<'a>, juniors: &Juniors) -> Vec<JobId> {
-        let starts = juniors.iter().filter_map(|(id, places)| Some((self.cluster.job(*id)?, places.iter().collect())));
-        let starts: Vec<(&'a Job, Vec<&Place>)> = starts.collect();
-        let by_class = |(job, places): &(&'a Job, Vec<&Place>)| {
-            may_free(self, unit, job, self.is_guest(unit, job, places.iter().copied()))
-        };
-        let leaving = |of_class: bool| -> Vec<Leaving<'_, 'a>> {
-            let some = starts.iter().filter(|start| by_class(start) == of_class);
-            some.map(|(job, places)| Leaving { jobs: std::slice::from_ref(job), places }).collect()
-        };
-        let (freed, reclaimed) = (leaving(true), leaving(false));
-        let wrong = self.wrongly_stopped(claimant, &reclaimed, &freed);
-        wrong.into_iter().filter_map(|at| reclaimed[at].jobs.first().map(|job| job.id)).collect()
-    }
-
-    /// Takes the starts back. Who was to start on a claim gives it up: it would be in the way again.
-    fn send_back(&mut self, juniors: &Juniors) {
-        self.unclaim(juniors.keys().copied(), GOES_FIRST);
-        self.take_back(|step| is_start_of(step, juniors));
-    }
-
-    /// Of the starts those on devices of `places`, with all of their groups.
-    fn meeting(&self, juniors: &Juniors, places: &[Place]) -> Juniors {
-        let met = |held: &[Place]| held.iter().any(|place| meets(places, place));
-        let directly: BTreeSet<JobId> = juniors.iter().filter(|(_, held)| met(held)).map(|(job, _)| *job).collect();
-        let groups: BTreeSet<&str> = directly.iter().filter_map(|job| self.group_of(*job)).collect();
-        let waits =
-            |job: JobId| directly.contains(&job) || self.group_of(job).is_some_and(|name| groups.contains(name));
-        juniors.iter().filter(|(job, _)| waits(**job)).map(|(job, held)| (*job, held.clone())).collect()
-    }
-
-    fn group_of(&self, job: JobId) -> Option<&'a str> {
-        self.cluster.job(job)?.spec.group.as_ref().map(|group| group.name.as_str())
-    }
-
-    /// As [`Session::preempt`], where starts of this decision have to make room as well.
-    pub fn displace_and_preempt(&mut self, unit: &Unit<'a>) -> Option<Blocker> {
-        let juniors = self.juniors(unit);
-        if juniors.is_empty() || self.stops_in_vain(unit) {
-            return None;
-        }
-        let pool = self.pool();
-        let claimant = self.claimant(unit);
-        let legal = self.legal_for(unit, claimant.as_ref(), &pool);
-        let mark = self.draft.mark();
-        self.draft.give_all(juniors.values().flatten());
-        let trial = Trial { unit, pool: &pool, legal: &legal, kept: self.keep_back(unit) };
-        let helps = self.fits_without(&trial, &(0..legal.len()).filter(|i| legal[*i]).collect());
-        self.draft.undo_to(mark);
-        if !helps {
-            return None;
-        }
-        let before = (self.steps.clone(), self.given_up.clone());
-        self.send_back(&juniors);
-        if let Some(yielding) = self.preempt(unit) {
-            return Some(yielding);
-        }
-        (self.steps, self.given_up) = before;
-        let waits = self.wait_without(unit, &juniors);
-        self.renew();
-        self.again = waits.is_some();
-        waits
-    }
-
-    /// Without the starts the unit would fit on what others leave anyway: then those of them that are in its way wait with it.
-    /// Made now they would be told to leave by the next decision.
-    fn wait_without(&mut self, unit: &Unit<'a>, juniors: &Juniors) -> Option<Blocker> {
-        let before = self.steps.clone();
-        self.steps.retain(|step| !is_start_of(step, juniors));
-        self.renew();
-        let found = self.on_what_is_left(unit);
-        self.steps = before;
-        let (deadline, places) = found?;
-        let waiting = self.meeting(juniors, &places.concat());
-        let (ahead, class) = (unit[0].id, unit[0].spec.priority);
-        self.outdone.extend(waiting.keys().map(|job| (*job, Blocker::Priority { ahead, class })));
-        self.steps.retain(|step| !is_start_of(step, &waiting));
-        self.unclaim(waiting.keys().copied(), GOES_FIRST);
-        (!waiting.is_empty()).then_some(Blocker::Yielding { victims: 0, deadline })
-    }
-}
-
-/// Why a claim is given up for somebody who could stop its start.
-const GOES_FIRST: &str = "somebody who goes first could stop it at once";
-
-fn is_start_of(step: &Step, juniors: &Juniors) -> bool {
-    matches!(step, Step::Start { job, .. } if juniors.contains_key(job))
 }
 
 /// The one that loses less work; of equals the first.
