@@ -40,7 +40,7 @@ pub struct Trial<'s, 'a> {
     pub unit: &'s Unit<'a>,
     pub pool: &'s Pool<'a>,
     pub legal: &'s [bool],
-    kept: Kept,
+    pub kept: Kept,
 }
 
 /// Whether `claimant` has the right to stop `job`: by genuine class, or by rotation among peers. Age never gives this
