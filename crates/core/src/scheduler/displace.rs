@@ -148,8 +148,13 @@ impl<'a> Session<'a> {
         self.renew();
         let found = self.on_what_is_left(unit);
         self.steps = before;
+        // What is right is asked of the books with these starts in them.
+        self.renew();
         let (deadline, places) = found?;
         let waiting = self.meeting(juniors, &places.concat());
+        if self.wrong_junior(unit, &waiting).is_some() {
+            return None;
+        }
         let (ahead, class) = (unit[0].id, unit[0].spec.priority);
         self.outdone.extend(waiting.keys().map(|job| (*job, Blocker::Priority { ahead, class })));
         self.steps.retain(|step| !is_start_of(step, &waiting));

@@ -81,7 +81,9 @@ impl<'a> Session<'a> {
         self.hold_back_wanted_pools(unit);
         let plan = self.rightful_plan(unit, claimant.as_ref(), &pool, legal);
         self.draft.undo_to(mark);
-        Some(self.commit(unit, &pool, plan?))
+        // Where nobody has to go but starts that were taken back for it, these had a right to stay.
+        let plan = plan.filter(|plan| !plan.victims.is_empty())?;
+        Some(self.commit(unit, &pool, plan))
     }
 
     /// Whether somebody ahead could stop the unit at once. What is promised to its queue nobody else takes.
