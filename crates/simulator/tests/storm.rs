@@ -183,5 +183,5 @@ fn guests_that_were_sent_home_are_asked_once_more() {
 /// turn, until the decision had no budget left.
 #[test]
 fn who_is_displaced_for_a_guarantee_does_not_come_back_for_another() {
-    storms([11_075, 11_097], 400);
+    storms([1_336, 11_071, 11_075, 11_097], 400);
 }

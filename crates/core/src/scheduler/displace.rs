@@ -24,7 +24,10 @@ impl<'a> Session<'a> {
             if self.over_limit_on(unit, &places).is_some() {
                 return false;
             }
-            let (gone, places) = self.fewer_gone(unit, &juniors, places);
+            let (mut gone, mut places) = self.fewer_gone(unit, &juniors, places);
+            if self.wrong_junior(unit, &gone).is_some() {
+                (gone, places) = self.fewest_gone(unit, gone, places);
+            }
             match self.wrong_junior(unit, &gone) {
                 Some(stays) => self.keep(&mut juniors, stays),
                 None => {
@@ -61,6 +64,24 @@ impl<'a> Session<'a> {
             Some(places) if self.over_limit_on(unit, &places).is_none() => (gone, places),
             _ => (juniors.clone(), places),
         }
+    }
+
+    /// None of whom could stay, as of victims: the most senior stay first.
+    fn fewest_gone(
+        &mut self,
+        unit: &Unit<'a>,
+        mut gone: Juniors,
+        mut places: Vec<Vec<Place>>,
+    ) -> (Juniors, Vec<Vec<Place>>) {
+        for job in gone.keys().copied().collect::<Vec<_>>() {
+            let mut fewer = gone.clone();
+            self.keep(&mut fewer, job);
+            let found = self.placed_without(unit, &fewer);
+            if let Some(found) = found.filter(|found| self.over_limit_on(unit, found).is_none()) {
+                (gone, places) = (fewer, found);
+            }
+        }
+        (gone, places)
     }
 
     /// One that may be stopped for a guarantee by itself, but not together with the others: else two units could take each
