@@ -304,6 +304,8 @@ async fn after_another_boot_what_ran_before_is_forgotten_however_torn_its_files_
     // And the next start is of this boot: what runs now is adopted.
     bench.server.with(|inner| inner.nodes.get_mut("n0").unwrap().heard.clear());
     bench.run_rank().await;
+    // What the earlier boot had to tell may be told again after it was cleared here: it is no word of this start.
+    until("the rank of this boot runs", || bench.keepers.with("7.1.0", |_| ())).await;
     agent.stop().await;
     let agent = bench.start();
     bench.keepers.end("7.1.0", 0);
