@@ -222,13 +222,10 @@ pub fn queues(cluster: &Cluster, jobs: &BTreeSet<JobId>, found: &mut Found) {
             accounts(cluster, queue, found);
         }
         let (starting, with_gpus) = started.get(path.as_str()).copied().unwrap_or_default();
-        let exceeded = queue.limit.exceeded_by(sum, starting);
-        found.unless(exceeded.is_none(), 6, || match exceeded {
-            Some((resource, value, limit)) => {
-                format!("a start brings queue {path} to {value} {resource}, limit {limit}")
-            }
-            None => String::new(),
-        });
+        if let Some((resource, value, limit)) = queue.limit.exceeded_by(sum, starting) {
+            let text = format!("a start brings queue {path} to {value} {resource}, limit {limit}");
+            found.unless(false, 6, || text);
+        }
         found.unless(!(with_gpus && queue.purse().is_some_and(|purse| purse.is_spent(cluster.now))), 6, || {
             format!("a job with GPUs starts in queue {path}, whose budget is spent")
         });

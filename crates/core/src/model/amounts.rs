@@ -333,6 +333,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn amounts_are_told_in_the_units_of_people() {
+        assert_eq!(amount_words("gpus", 1), "1 GPU");
+        assert_eq!(amount_words("memory_bytes", 4 << 30), "4GiB of memory");
+        assert_eq!(amount_figure("gpus", 1), "1");
+        assert_eq!(amount_figure("vram_bytes", 4 << 30), "4GiB");
+        assert_eq!(amount_figure("network_bandwidth_bps", 20_000_000_000), HumanBandwidth(20_000_000_000).to_string());
+    }
+
+    #[test]
     fn bytes_and_bandwidths_read_exactly() {
         assert_eq!(parse_bytes("120GiB").unwrap(), 120 << 30);
         assert_eq!(parse_bytes("1.5TiB").unwrap(), 3 << 39);

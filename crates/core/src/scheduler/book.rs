@@ -1,9 +1,8 @@
 //! The books of a decision: what is free, held, promised, charged and leaving, as it follows from the cluster and from the
 //! steps so far. A step is noted when it is added. When something is taken back, all is noted anew: there is no second
 //! way by which the books could come to differ from the steps.
-use super::displace::Juniors;
 use super::elastic::{growing, is_growth};
-use super::{Held, Hold, Session, Unit};
+use super::{Held, Hold, Session};
 use crate::model::amounts::Resources;
 use crate::model::decision::{Blocker, Claim, Step};
 use crate::model::ids::{AttemptNo, JobId, NodeId};
@@ -301,34 +300,6 @@ impl<'a> Session<'a> {
         let tops = self.queue_used.iter().filter(|(path, _)| !path.contains('/'));
         tops.fold(Resources::ZERO, |sum, (_, used)| sum.plus(*used))
     }
-
-    /// The places of starts of this decision that `unit` could stop as soon as they run, by job; of groups only whole ones.
-    pub fn juniors(&mut self, unit: &Unit<'a>) -> Juniors {
-        let claimant = self.claimant(unit);
-        let mut found = Juniors::new();
-        if self.is_powerless(unit, claimant.as_ref()) {
-            return found;
-        }
-        let mut members: BTreeMap<&str, u32> = BTreeMap::new();
-        let starts = self.steps.iter().filter_map(|step| match step {
-            Step::Start { job, places, .. } => Some((self.cluster.job(*job)?, places)),
-            _ => None,
-        });
-        let guests: Vec<&Job> =
-            starts.clone().filter(|(job, places)| self.is_guest(unit, job, *places)).map(|(job, _)| job).collect();
-        for (job, places) in starts {
-            let id = &job.id;
-            let mate =
-                |guest: &&Job| guest.id == job.id || (group_of(job).is_some() && group_of(guest) == group_of(job));
-            if self.may_stop(unit, claimant.as_ref(), (job, held_by(places)), guests.iter().any(mate)) {
-                found.insert(*id, places.clone());
-                group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
-            }
-        }
-        let whole = |name: &str| members.get(name).copied() == self.groups.get(name).map(|group| group.live);
-        found.retain(|id, _| self.cluster.job(*id).and_then(group_of).is_none_or(whole));
-        found
-    }
 }
 
 /// Whose victims a claim is about: what they free is kept for all claims that share them.
@@ -336,10 +307,6 @@ pub type FreedKey = (bool, Vec<(JobId, AttemptNo)>);
 
 fn key_of(claim: &Claim) -> FreedKey {
     (claim.resizes, claim.victims.clone())
-}
-
-fn group_of(job: &Job) -> Option<&str> {
-    job.spec.group.as_ref().map(|group| group.name.as_str())
 }
 
 /// A place without what of its amounts is `freed` for it anyway; that is taken from `freed` and told.

@@ -1,5 +1,6 @@
 //! Starts of this decision that somebody who waits could stop as soon as they run: made, they would be told to leave by the
 //! next decision.
+use super::book::held_by;
 use super::preempt::{PLANS_TRIED, Trial, may_free};
 use super::reclaim::{Claimant, Leaving};
 use super::{Session, Unit};
@@ -16,6 +17,34 @@ pub type Juniors = BTreeMap<JobId, Vec<Place>>;
 const GOES_FIRST: &str = "somebody who goes first could stop it at once";
 
 impl<'a> Session<'a> {
+    /// The places of starts of this decision that `unit` could stop as soon as they run, by job; of groups only whole ones.
+    fn juniors(&mut self, unit: &Unit<'a>) -> Juniors {
+        let claimant = self.claimant(unit);
+        let mut found = Juniors::new();
+        if self.is_powerless(unit, claimant.as_ref()) {
+            return found;
+        }
+        let mut members: BTreeMap<&str, u32> = BTreeMap::new();
+        let starts = self.steps.iter().filter_map(|step| match step {
+            Step::Start { job, places, .. } => Some((self.cluster.job(*job)?, places)),
+            _ => None,
+        });
+        let guests: Vec<&Job> =
+            starts.clone().filter(|(job, places)| self.is_guest(unit, job, *places)).map(|(job, _)| job).collect();
+        for (job, places) in starts {
+            let id = &job.id;
+            let mate =
+                |guest: &&Job| guest.id == job.id || (group_of(job).is_some() && group_of(guest) == group_of(job));
+            if self.may_stop(unit, claimant.as_ref(), (job, held_by(places)), guests.iter().any(mate)) {
+                found.insert(*id, places.clone());
+                group_of(job).into_iter().for_each(|name| *members.entry(name).or_default() += 1);
+            }
+        }
+        let whole = |name: &str| members.get(name).copied() == self.groups.get(name).map(|group| group.live);
+        found.retain(|id, _| self.group_of(*id).is_none_or(whole));
+        found
+    }
+
     /// Starts of this decision that the unit could stop at once are not made if that makes room for it.
     pub fn displace(&mut self, unit: &Unit<'a>) -> bool {
         let mut juniors = self.juniors(unit);
@@ -129,7 +158,7 @@ impl<'a> Session<'a> {
     }
 
     fn group_of(&self, job: JobId) -> Option<&'a str> {
-        self.cluster.job(job)?.spec.group.as_ref().map(|group| group.name.as_str())
+        self.cluster.job(job).and_then(group_of)
     }
 
     /// As [`Session::preempt`], where starts of this decision have to make room as well.
@@ -182,6 +211,10 @@ impl<'a> Session<'a> {
         self.unclaim(waiting.keys().copied(), GOES_FIRST);
         (!waiting.is_empty()).then_some(Blocker::Yielding { victims: 0, deadline })
     }
+}
+
+fn group_of(job: &Job) -> Option<&str> {
+    job.spec.group.as_ref().map(|group| group.name.as_str())
 }
 
 fn is_start_of(step: &Step, juniors: &Juniors) -> bool {
